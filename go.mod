@@ -1,0 +1,3 @@
+module github.com/corral-world/corral
+
+go 1.26
