@@ -1,0 +1,398 @@
+// Package managed turns an owner, a direct process and its streams into a
+// [seam.Process]: the termination ladder, the latched results, the drain and
+// the collectors, which are the same in every world.
+package managed
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"sync"
+	"time"
+
+	"github.com/corral-world/corral/internal/owner"
+	"github.com/corral-world/corral/seam"
+)
+
+// Params are a launched process and what was asked of it.
+type Params struct {
+	Name        string
+	Containment seam.Containment
+	Grace       time.Duration
+	Drain       time.Duration
+
+	Direct owner.Direct
+	Owner  owner.Owner
+
+	// Streams handed to the caller; nil where the mode is not Pipe.
+	Stdin          io.WriteCloser
+	Stdout, Stderr io.ReadCloser
+
+	// Feed is a stream to which Data is written and which is then closed; nil
+	// where stdin's mode is not Data.
+	Feed io.WriteCloser
+	Data []byte
+
+	// Collectors by stream; nil where the mode is not Collect.
+	Collectors [2]*Collector
+
+	// Released is called once, when the range is empty and everything that
+	// worked for the process has been joined. err is what releasing it gave.
+	Released func(p *Process, err error)
+}
+
+// unkillableAfter is how long members may live on after KILL before waiters are
+// told that they do. What survives KILL sleeps uninterruptibly in the kernel,
+// or belongs to a user that may not be signalled.
+const unkillableAfter = 5 * time.Second
+
+// Process is a launched command and its range.
+//
+// One goroutine, observe, owns it: it waits for the direct process, then for
+// the range, then joins everything else, and ends when the range is empty. Its
+// end is Done, which the runtime waits for. Terminate starts a second one, the
+// ladder, at most once.
+type Process struct {
+	Params
+	started time.Time
+
+	exited     chan struct{} // closed once outcome is latched
+	empty      chan struct{} // closed on proof
+	done       chan struct{} // closed after Released
+	terminated chan struct{} // closed by the first Terminate
+	killed     chan struct{} // closed by the first Kill
+	hurried    chan struct{} // closed by Hurry
+	hurry      sync.Once
+	retry      chan struct{} // holds a token when a waiter wants a failed observation repeated
+
+	helpers sync.WaitGroup // ladder, feeder and collectors; joined by observe
+
+	mu       sync.Mutex
+	outcome  seam.Outcome  // valid once exited is closed
+	exitedAt time.Time     // likewise
+	cause    error         // of the first Terminate; nil before
+	outlived bool          // the direct process had ended before the first Terminate
+	failed   chan struct{} // closed, and replaced, by each failed observation
+	failure  error         // of the last one
+}
+
+var _ seam.Process = (*Process)(nil)
+
+// New takes over what params name; the target already runs. Nothing is observed
+// before Run.
+func New(params Params) *Process {
+	return &Process{
+		Params:     params,
+		started:    time.Now(),
+		exited:     make(chan struct{}),
+		empty:      make(chan struct{}),
+		done:       make(chan struct{}),
+		terminated: make(chan struct{}),
+		killed:     make(chan struct{}),
+		hurried:    make(chan struct{}),
+		retry:      make(chan struct{}, 1),
+		failed:     make(chan struct{}),
+	}
+}
+
+// Run begins to observe and to collect. Call it once.
+func (p *Process) Run() {
+	for _, c := range p.Collectors {
+		if c != nil {
+			p.helpers.Go(c.run)
+		}
+	}
+	if p.Feed != nil {
+		p.helpers.Go(p.feed)
+	}
+	go p.observe() // joined by whoever waits for Done
+}
+
+// Done is closed when the range is empty and nothing works for p any more.
+func (p *Process) Done() <-chan struct{} { return p.done }
+
+// Name implements [seam.Process].
+func (p *Process) Name() string { return p.Params.Name }
+
+// Containment implements [seam.Process].
+func (p *Process) Containment() seam.Containment { return p.Params.Containment }
+
+// Stdin implements [seam.Process].
+func (p *Process) Stdin() io.WriteCloser { return p.Params.Stdin }
+
+// Stdout implements [seam.Process].
+func (p *Process) Stdout() io.ReadCloser { return p.Params.Stdout }
+
+// Stderr implements [seam.Process].
+func (p *Process) Stderr() io.ReadCloser { return p.Params.Stderr }
+
+// Output implements [seam.Process].
+func (p *Process) Output(s seam.Stream) seam.OutputReader {
+	if int(s) >= len(p.Collectors) || p.Collectors[s] == nil {
+		return nil
+	}
+	return p.Collectors[s]
+}
+
+// observe sees the range to its end.
+func (p *Process) observe() {
+	p.latch(p.Direct.Wait())
+	for {
+		err := p.Owner.WaitEmpty(context.Background())
+		if err == nil {
+			break
+		}
+		p.fail(err)
+		<-p.retry // until someone wants to know, or the ladder goes on
+	}
+	p.mu.Lock()
+	close(p.empty) // under mu: Terminate starts no ladder after this
+	p.mu.Unlock()
+
+	// The proof is had and the owner never signals again: the ids may go.
+	err := errors.Join(p.Owner.Close(), p.Direct.Release())
+	p.endStreams()
+	p.helpers.Wait()
+	if p.Released != nil {
+		p.Released(p, err)
+	}
+	close(p.done)
+}
+
+// latch fixes the direct result.
+func (p *Process) latch(exit owner.Exit) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.exitedAt = time.Now()
+	p.outcome = seam.Outcome{
+		ExitCode: exit.Code,
+		Signal:   exit.Signal,
+		Usage:    exit.Usage,
+		Duration: p.exitedAt.Sub(p.started),
+	}
+	switch {
+	case exit.Lost:
+		p.outcome.End = seam.EndLost
+	case p.cause != nil && !p.outlived:
+		p.outcome.End, p.outcome.Cause = seam.EndTerminated, p.cause
+	case exit.Signal != seam.Signal{}:
+		p.outcome.End = seam.EndSignaled
+	default:
+		p.outcome.End = seam.EndExited
+	}
+	close(p.exited)
+}
+
+// endStreams ends what can have no more writers and readers in the range. Who
+// still holds a stream open is outside of it, and gets the drain at most.
+func (p *Process) endStreams() {
+	timer := time.NewTimer(p.Drain)
+	defer timer.Stop()
+	for _, c := range p.Collectors {
+		if c == nil {
+			continue
+		}
+		select {
+		case <-c.ended:
+		case <-timer.C:
+			timer.Reset(0) // the drain is over for the other stream as well
+			c.cutOff()
+		case <-p.hurried:
+			c.cutOff()
+		}
+	}
+	if p.Feed != nil {
+		_ = p.Feed.Close() // nobody reads it any more; a blocked feed ends
+	}
+}
+
+// feed writes stdin. A target that does not read it all is not at fault.
+func (p *Process) feed() {
+	_, _ = p.Feed.Write(p.Data)
+	_ = p.Feed.Close()
+}
+
+// Wait implements [seam.Process].
+func (p *Process) Wait(ctx context.Context) (seam.Outcome, error) {
+	select {
+	case <-p.exited:
+	case <-ctx.Done():
+		select {
+		case <-p.exited:
+		default:
+			return seam.Outcome{}, fmt.Errorf("wait: %w", context.Cause(ctx))
+		}
+	}
+	if err := p.drain(ctx); err != nil {
+		return seam.Outcome{}, err
+	}
+	return p.outcome, nil
+}
+
+// drain gives the range and its collected streams time to end by themselves.
+func (p *Process) drain(ctx context.Context) error {
+	quiet := make([]<-chan struct{}, 0, 3)
+	for _, c := range p.Collectors {
+		if c != nil {
+			quiet = append(quiet, c.ended)
+		}
+	}
+	if len(quiet) == 0 {
+		return nil
+	}
+	timer := time.NewTimer(time.Until(p.exitedAt.Add(p.Drain)))
+	defer timer.Stop()
+	for _, event := range append(quiet, p.empty) {
+		select {
+		case <-event:
+			continue
+		default:
+		}
+		select {
+		case <-event:
+		case <-timer.C:
+			return nil
+		case <-ctx.Done():
+			return fmt.Errorf("wait: %w", context.Cause(ctx))
+		}
+	}
+	return nil
+}
+
+// WaitEmpty implements [seam.Process].
+func (p *Process) WaitEmpty(ctx context.Context) error {
+	p.mu.Lock()
+	failed := p.failed
+	p.mu.Unlock()
+	p.again()
+	select {
+	case <-p.empty:
+		return nil
+	default:
+	}
+	select {
+	case <-p.empty:
+		return nil
+	case <-failed:
+		p.mu.Lock()
+		defer p.mu.Unlock()
+		return fmt.Errorf("wait empty: %w", &seam.UnprovenError{Reason: p.failure})
+	case <-ctx.Done():
+		return fmt.Errorf("wait empty: %w", context.Cause(ctx))
+	}
+}
+
+// fail tells everyone who waits that emptiness could not be established.
+func (p *Process) fail(err error) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.failure = err
+	close(p.failed)
+	p.failed = make(chan struct{})
+}
+
+// Survivors implements [seam.Process].
+func (p *Process) Survivors(ctx context.Context) ([]seam.Member, error) {
+	select {
+	case <-p.empty:
+		return nil, nil
+	default:
+	}
+	members, err := p.Owner.Members(ctx)
+	if err != nil {
+		return nil, fmt.Errorf("list survivors: %w", err)
+	}
+	return members, nil
+}
+
+// Terminate implements [seam.Process].
+func (p *Process) Terminate(cause error) {
+	if cause == nil {
+		cause = context.Canceled
+	}
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	select {
+	case <-p.empty:
+		return
+	default:
+	}
+	if p.cause != nil {
+		return
+	}
+	p.cause = cause
+	_, p.outlived = p.Direct.Exited()
+	close(p.terminated)
+	p.helpers.Go(p.ladder)
+}
+
+// Kill ends the range at once: Terminate without the grace, with the signal
+// sent when it returns. It is the way out of a grace that became too long.
+func (p *Process) Kill(cause error) error {
+	p.Terminate(cause)
+	p.mu.Lock()
+	select {
+	case <-p.killed:
+	default:
+		close(p.killed)
+	}
+	p.mu.Unlock()
+	return p.Owner.Signal(owner.Kill)
+}
+
+// Hurry spends no further drain on streams that outlive an empty range.
+func (p *Process) Hurry() { p.hurry.Do(func() { close(p.hurried) }) }
+
+// again has a failed observation repeated.
+func (p *Process) again() {
+	select {
+	case p.retry <- struct{}{}:
+	default:
+	}
+}
+
+// ladder is TERM, grace, KILL, keyed on the range: that the direct process
+// ended does not stop it. It ends when the range is empty.
+func (p *Process) ladder() {
+	// A TERM that could not be sent is answered by the KILL.
+	_ = p.Owner.Signal(owner.Terminate)
+	grace := time.NewTimer(p.Grace)
+	defer grace.Stop()
+	select {
+	case <-p.empty:
+		return
+	case <-p.killed:
+	case <-grace.C:
+	}
+
+	// Where KILL is not atomic a fork can slip through it, so it is repeated,
+	// at a pace that costs nothing, until the owner has its proof.
+	killedAt := time.Now()
+	for pause := 20 * time.Millisecond; ; pause = min(2*pause, time.Second) {
+		err := p.Owner.Signal(owner.Kill)
+		p.again()
+		timer := time.NewTimer(pause)
+		select {
+		case <-p.empty:
+			timer.Stop()
+			return
+		case <-timer.C:
+		}
+		if time.Since(killedAt) >= unkillableAfter {
+			killedAt = time.Now()
+			p.fail(p.unkillable(err))
+		}
+	}
+}
+
+func (p *Process) unkillable(killErr error) error {
+	ctx, cancel := context.WithTimeout(context.Background(), time.Second)
+	defer cancel()
+	members, err := p.Owner.Members(ctx)
+	pids := make([]int, len(members))
+	for i, m := range members {
+		pids[i] = m.PID
+	}
+	return errors.Join(fmt.Errorf("alive %v after KILL: processes %v", unkillableAfter, pids), killErr, err)
+}

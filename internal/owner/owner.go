@@ -1,0 +1,86 @@
+// Package owner holds what the providers' owners have in common: the interfaces
+// between a launched process and what signals and observes its range.
+package owner
+
+import (
+	"context"
+	"os"
+
+	"github.com/corral-world/corral/seam"
+)
+
+// A Signal is what an owner can be asked to send to a range.
+type Signal uint8
+
+// Signals.
+const (
+	Terminate Signal = iota // ask every member to end; stopped ones are continued
+	Kill                    // end every member
+)
+
+func (s Signal) String() string {
+	if s == Terminate {
+		return "TERM"
+	}
+	return "KILL"
+}
+
+// Owner signals one managed range and proves it empty. After the first proof it
+// never signals again. All methods may be called concurrently.
+type Owner interface {
+	// Signal requests. It returns when the signal was sent to every member that
+	// was found, not when they have ended. On an empty range it does nothing.
+	Signal(Signal) error
+
+	// WaitEmpty returns nil only with proof. Another error than ctx's cause
+	// says why the owner can't tell; calling again tries again.
+	WaitEmpty(ctx context.Context) error
+
+	// Members lists what lives in the range, without the direct process.
+	Members(ctx context.Context) ([]seam.Member, error)
+
+	// Close releases the range's artefacts. It is called once, after the proof.
+	Close() error
+}
+
+// Direct observes the target itself. Its methods may be called concurrently,
+// Release last.
+type Direct interface {
+	// Wait blocks until the process has ended. It does not reap it.
+	Wait() Exit
+
+	// Exited is Wait without the blocking.
+	Exited() (Exit, bool)
+
+	// Release reaps the process, which until then pins its ids, and frees what
+	// observing it took. Call it once, after the range was proven empty.
+	Release() error
+}
+
+// An Exit is how a direct process ended.
+type Exit struct {
+	Lost   bool        // someone else reaped it; nothing else is known
+	Code   int         // -1 unless it exited
+	Signal seam.Signal // zero unless a signal ended it
+	Usage  *seam.Usage // nil where unknown
+}
+
+// A Request is a validated launch with everything resolved.
+type Request struct {
+	Path  string   // the executable; relative only as Argv[0] with a separator was
+	Argv  []string // as the caller gave it
+	Dir   string
+	Env   []string    // complete
+	Stdio [3]*os.File // what the target gets; the caller closes them after the launch
+}
+
+// A Launcher starts targets inside ranges of one kind of containment: it owns
+// the start and never attaches afterwards.
+type Launcher interface {
+	Containment() seam.Containment
+
+	// Launch starts the target. ctx bounds starting. An error means that
+	// nothing of the target lives, and is one of the operating system's, bare:
+	// the caller knows what was asked for and explains it.
+	Launch(ctx context.Context, r Request) (Direct, Owner, error)
+}

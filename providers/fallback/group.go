@@ -1,0 +1,154 @@
+// Package fallback owns ranges on hosts where no native owner is to be had.
+// What it promises is less, and it says what can escape.
+package fallback
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync"
+
+	"github.com/corral-world/corral/internal/owner"
+	"github.com/corral-world/corral/seam"
+)
+
+// Group launches each target as the leader of a session of its own, and owns
+// what stays in it: on Linux the session with all its process groups, elsewhere
+// the leader's process group.
+type Group struct {
+	// Reason says why nothing stronger is used, for those who ask.
+	Reason string
+}
+
+var _ owner.Launcher = Group{}
+
+// Containment implements [owner.Launcher].
+func (g Group) Containment() seam.Containment {
+	return seam.Containment{Kind: seam.KindGroup, Escapes: groupEscapes(), Reason: g.Reason}
+}
+
+var errStillForking = errors.New("members forked faster than they could be signalled")
+
+// group owns one session.
+type group struct {
+	leader  leader
+	session session
+
+	// mu is held while signalling, so that no signal follows the proof.
+	mu     sync.Mutex
+	proved bool
+}
+
+var _ owner.Owner = (*group)(nil)
+
+// leader is what group needs to know of its direct process.
+type leader interface {
+	PID() int
+	// Lost: someone else reaped it, and its id no longer pins the group's.
+	Lost() bool
+}
+
+// session is the platform's view of a session.
+type session interface {
+	// members lists the processes that live, with the leader. Zombies do not.
+	members() ([]process, error)
+	// signalGroup signals the leader's process group, atomically.
+	signalGroup(owner.Signal) error
+	// inGroup reports whether signalGroup reaches p.
+	inGroup(p process) bool
+}
+
+// maxPasses bounds how often a signal goes looking for members that it has not
+// reached. A member that was sent KILL forks no more, so passes converge unless
+// something forks out of the process group as fast as it is found.
+const maxPasses = 64
+
+// Signal implements [owner.Owner].
+func (g *group) Signal(sig owner.Signal) error {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	if g.proved {
+		return nil
+	}
+	var errs []error
+	if !g.leader.Lost() {
+		errs = append(errs, g.session.signalGroup(sig))
+	}
+	reached := make(map[identity]bool)
+	for range maxPasses {
+		members, err := g.session.members()
+		if err != nil {
+			return errors.Join(append(errs, err)...)
+		}
+		fresh := false
+		for _, m := range members {
+			if reached[m.identity] {
+				continue
+			}
+			reached[m.identity] = true
+			if g.session.inGroup(m) && !g.leader.Lost() {
+				continue
+			}
+			fresh = true
+			if err := m.signal(sig); err != nil {
+				errs = append(errs, fmt.Errorf("signal process %d: %w", m.pid, err))
+			}
+		}
+		if !fresh || sig == owner.Terminate {
+			return errors.Join(errs...)
+		}
+	}
+	return errors.Join(append(errs, errStillForking)...)
+}
+
+// WaitEmpty implements [owner.Owner]. It waits on the exits of members, never
+// on a clock: as long as something lives, one of what lives is watched.
+func (g *group) WaitEmpty(ctx context.Context) error {
+	// A table that is read while a member forks and ends can miss both, if the
+	// child got a lower number. So nothing has to be found twice.
+	for found := 0; found < 2; {
+		members, err := g.session.members()
+		if err != nil {
+			return err
+		}
+		if len(members) == 0 {
+			found++
+			continue
+		}
+		found = 0
+		if err := members[0].waitExit(ctx); err != nil {
+			return err
+		}
+	}
+	g.mu.Lock()
+	g.proved = true
+	g.mu.Unlock()
+	return nil
+}
+
+// Members implements [owner.Owner].
+func (g *group) Members(ctx context.Context) ([]seam.Member, error) {
+	if ctx.Err() != nil {
+		return nil, context.Cause(ctx)
+	}
+	processes, err := g.session.members()
+	if err != nil {
+		return nil, err
+	}
+	var members []seam.Member
+	for _, p := range processes {
+		if p.pid != g.leader.PID() {
+			members = append(members, p.describe())
+		}
+	}
+	return members, nil
+}
+
+// Close implements [owner.Owner]. A group leaves nothing behind.
+func (g *group) Close() error { return nil }
+
+// identity is a process, not a number that another may get.
+type identity struct {
+	pid     int
+	started uint64 // in the platform's own unit; the same for one process always
+}

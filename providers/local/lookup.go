@@ -1,0 +1,131 @@
+package local
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+
+	"github.com/corral-world/corral/internal/owner"
+	"github.com/corral-world/corral/seam"
+)
+
+// LookPath implements [seam.Subprocess].
+func (r *Runtime) LookPath(ctx context.Context, name string, env seam.Env) (string, error) {
+	fail := func(code seam.Code, err error) (string, error) {
+		return "", &seam.OpError{Op: "look up", Argv0: name, Code: code, Err: err}
+	}
+	switch {
+	case name == "":
+		return fail(seam.CodeInvalid, &seam.FieldError{Field: "name", Problem: "is empty"})
+	case strings.IndexByte(name, 0) >= 0:
+		return fail(seam.CodeInvalid, &seam.FieldError{Field: "name", Problem: "contains a NUL byte"})
+	case !filepath.IsAbs(name) && hasSeparator(name):
+		return fail(seam.CodeInvalid, &seam.FieldError{Field: "name", Problem: "is a relative path"})
+	}
+	path, err := findExecutable(ctx, name, searchPath(env.Apply(r.base, foldEnv)), "")
+	if ctx.Err() != nil {
+		return "", seam.Aborted(ctx, "look up", name)
+	}
+	if err != nil {
+		return fail(codeOfSearch(err), err)
+	}
+	return path, nil
+}
+
+// resolve turns a spec into what is to be started.
+func (r *Runtime) resolve(ctx context.Context, spec *seam.Spec) (owner.Request, error) {
+	base := append(append([]string(nil), r.base...), "PWD="+spec.Dir)
+	request := owner.Request{
+		Path: spec.Argv[0],
+		Argv: spec.Argv,
+		Dir:  spec.Dir,
+		Env:  spec.Env.Apply(base, foldEnv),
+	}
+	if hasSeparator(request.Path) {
+		return request, nil
+	}
+	path, err := findExecutable(ctx, request.Path, searchPath(request.Env), spec.Dir)
+	if err != nil {
+		if dirErr := explainDir(spec.Dir, spec.Argv[0]); dirErr != nil {
+			return request, dirErr
+		}
+		return request, &seam.OpError{Op: "spawn", Argv0: spec.Argv[0], Code: codeOfSearch(err), Err: err}
+	}
+	request.Path = path
+	return request, nil
+}
+
+var (
+	errNotOnPath     = errors.New("not found on PATH")
+	errNotExecutable = errors.New("may not be executed")
+)
+
+func codeOfSearch(err error) seam.Code {
+	if errors.Is(err, errNotExecutable) {
+		return seam.CodeNotExecutable
+	}
+	return seam.CodeExecutableNotFound
+}
+
+// findExecutable searches path for name. A relative or empty entry means dir,
+// as it does to execvp; where no dir is given such entries are skipped.
+func findExecutable(ctx context.Context, name string, path []string, dir string) (string, error) {
+	if filepath.IsAbs(name) {
+		return name, checkExecutable(name)
+	}
+	refused := ""
+	for _, entry := range path {
+		if ctx.Err() != nil {
+			return "", context.Cause(ctx)
+		}
+		if !filepath.IsAbs(entry) {
+			if dir == "" {
+				continue
+			}
+			entry = filepath.Join(dir, entry)
+		}
+		for _, candidate := range candidates(name) {
+			// By concatenation: a ".." after a symbolic link keeps its meaning.
+			file := entry + string(filepath.Separator) + candidate
+			err := checkExecutable(file)
+			if err == nil {
+				return file, nil
+			}
+			if errors.Is(err, errNotExecutable) && refused == "" {
+				refused = file
+			}
+		}
+	}
+	if refused != "" {
+		return "", fmt.Errorf("%s %w", refused, errNotExecutable)
+	}
+	return "", errNotOnPath
+}
+
+// searchPath is the PATH of a complete environment.
+func searchPath(environ []string) []string {
+	for _, entry := range environ {
+		if name, value, ok := strings.Cut(entry, "="); ok && isPathName(name) {
+			return filepath.SplitList(value)
+		}
+	}
+	return filepath.SplitList(defaultPath)
+}
+
+// checkExecutable returns nil, an error that matches errNotExecutable, or one
+// that says why the file can't be seen. Directories are no candidates.
+func checkExecutable(file string) error {
+	info, err := os.Stat(file)
+	switch {
+	case err != nil:
+		return err
+	case info.IsDir():
+		return fmt.Errorf("%s: is a directory", file)
+	case !info.Mode().IsRegular() || !mayExecute(file, info):
+		return errNotExecutable
+	}
+	return nil
+}

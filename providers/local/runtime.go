@@ -1,0 +1,393 @@
+// Package local is this host's subprocess half of an execution world: it starts
+// commands in owned ranges, collects what they print, and ends what is left of
+// them.
+//
+// # Concurrency
+//
+// All methods of [Runtime] may be called concurrently. A runtime runs one
+// goroutine for each live range, one for each stream that it collects or feeds,
+// and one for each termination under way. All of them have ended when Close
+// returns nil.
+package local
+
+import (
+	"context"
+	"crypto/rand"
+	"errors"
+	"fmt"
+	"io"
+	"log/slog"
+	"maps"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"sync"
+
+	"github.com/corral-world/corral/internal/managed"
+	"github.com/corral-world/corral/internal/owner"
+	"github.com/corral-world/corral/seam"
+)
+
+// Config configures a [Runtime].
+type Config struct {
+	// WorldID names the world that this half belongs to. Required.
+	WorldID string
+
+	// Logger gets the containment warning and failures of cleaning up.
+	// Nil: nobody does.
+	Logger *slog.Logger
+
+	// Containment forces a kind; launches are refused where it is not to be
+	// had. Empty: the strongest that is.
+	Containment seam.Kind
+
+	// Environ is what the base environment is made of. Nil: os.Environ, as it
+	// is when New is called.
+	Environ []string
+
+	// Scrub is the rule by which it is made.
+	Scrub seam.Scrub
+
+	Spill SpillConfig
+
+	// KeepInheritable leaves this process's descriptors and ignored signals
+	// alone at a launch. Targets then inherit them.
+	KeepInheritable bool
+}
+
+// Runtime is this host's subprocess half. Make it with [New], end it with
+// [Runtime.Close].
+type Runtime struct {
+	config   Config
+	logger   *slog.Logger
+	launcher owner.Launcher
+	base     []string // the scrubbed environment
+	dropped  []string // names of what was scrubbed
+	spill    *spillStore
+
+	warn  sync.Once // the containment warning
+	sweep sync.Once // of dead runtimes' spill directories
+
+	starting sync.WaitGroup // launches between admission and publication
+
+	mu     sync.Mutex
+	closed bool
+	live   map[string]*managed.Process // by name; nil while it starts. A range leaves it when it is proven empty
+	pipes  map[*callerPipe]struct{}    // streams that callers have not closed
+}
+
+var _ seam.Subprocess = (*Runtime)(nil)
+
+// New checks config and returns a runtime. It acquires nothing.
+func New(config Config) (*Runtime, error) {
+	refuse := func(field *seam.FieldError) (*Runtime, error) {
+		return nil, &seam.OpError{Op: "new local runtime", Code: seam.CodeInvalid, Err: field}
+	}
+	if config.WorldID == "" {
+		return refuse(&seam.FieldError{Field: "WorldID", Problem: "is empty"})
+	}
+	var field *seam.FieldError
+	if err := config.Scrub.Validate(); errors.As(err, &field) {
+		return refuse(&seam.FieldError{Field: "Scrub." + field.Field, Problem: field.Problem})
+	}
+	if field := config.Spill.validate(); field != nil {
+		return refuse(field)
+	}
+	r := &Runtime{
+		config: config,
+		logger: config.Logger,
+		spill:  &spillStore{config: config.Spill},
+		live:   make(map[string]*managed.Process),
+		pipes:  make(map[*callerPipe]struct{}),
+	}
+	if r.logger == nil {
+		r.logger = slog.New(slog.DiscardHandler)
+	}
+	launcher, err := selectLauncher(config.Containment)
+	if err != nil {
+		return nil, err
+	}
+	r.launcher = launcher
+	environ := config.Environ
+	if environ == nil {
+		environ = os.Environ()
+	}
+	r.base, r.dropped = config.Scrub.Apply(environ)
+	return r, nil
+}
+
+// WorldID implements [seam.Subprocess].
+func (r *Runtime) WorldID() string { return r.config.WorldID }
+
+// DroppedEnv returns the names, not the values, of the variables that the base
+// environment was scrubbed of.
+func (r *Runtime) DroppedEnv() []string { return slices.Clone(r.dropped) }
+
+// Containment implements [seam.Subprocess].
+func (r *Runtime) Containment(ctx context.Context) (seam.Containment, error) {
+	if ctx.Err() != nil {
+		return seam.Containment{}, seam.Aborted(ctx, "containment", "")
+	}
+	return r.launcher.Containment(), nil
+}
+
+// Start removes what runtimes that died have left on this host. The first
+// launch does it too, where Start was not called.
+func (r *Runtime) Start(context.Context) error {
+	r.sweep.Do(func() {
+		if err := r.spill.sweep(); err != nil {
+			r.logger.Warn("spill of dead runtimes was not removed", "err", err)
+		}
+	})
+	return nil
+}
+
+// SpawnTerminal implements [seam.Subprocess]. This host's terminals are not
+// built yet: it answers [seam.CodeUnsupported].
+func (r *Runtime) SpawnTerminal(_ context.Context, spec seam.TerminalSpec) (seam.Terminal, error) {
+	argv0 := ""
+	if len(spec.Argv) > 0 {
+		argv0 = spec.Argv[0]
+	}
+	return nil, &seam.OpError{Op: "spawn terminal", Argv0: argv0, Code: seam.CodeUnsupported, Err: errors.ErrUnsupported}
+}
+
+// Spawn implements [seam.Subprocess].
+func (r *Runtime) Spawn(ctx context.Context, spec seam.Spec) (seam.Process, error) {
+	if err := spec.Validate(filepath.IsAbs); err != nil {
+		return nil, err
+	}
+	argv0 := spec.Argv[0]
+	if ctx.Err() != nil {
+		return nil, seam.Aborted(ctx, "spawn", argv0)
+	}
+	if err := r.permits(&spec); err != nil {
+		return nil, err
+	}
+	name, err := r.admit(spec.Name)
+	if err != nil {
+		err.Argv0 = argv0
+		return nil, err
+	}
+	defer r.starting.Done()
+	p, launchErr := r.launch(ctx, name, &spec)
+	if launchErr != nil {
+		r.mu.Lock()
+		defer r.mu.Unlock()
+		delete(r.live, name)
+		return nil, launchErr
+	}
+	r.mu.Lock()
+	r.live[name] = p
+	r.mu.Unlock()
+	p.Run() // which ends in released, so only now
+	return p, nil
+}
+
+// permits refuses what this runtime's containment can't do.
+func (r *Runtime) permits(spec *seam.Spec) error {
+	containment := r.launcher.Containment()
+	refuse := func(code seam.Code, err error) error {
+		return &seam.OpError{Op: "spawn", Argv0: spec.Argv[0], Code: code, Err: err}
+	}
+	if spec.Require == seam.CompleteContainment && !containment.Complete {
+		return refuse(seam.CodeContainment, &seam.FieldError{Field: "Require", Problem: fmt.Sprintf(
+			"is complete containment, and this host gives %q (%s)", containment.Kind, containment.Reason)})
+	}
+	if limits := spec.Limits.Set(); len(limits) > 0 {
+		return refuse(seam.CodeUnsupported, &seam.FieldError{Field: limits[0], Problem: fmt.Sprintf(
+			"can't be enforced by containment %q", containment.Kind)})
+	}
+	if spec.Detach {
+		return refuse(seam.CodeUnsupported, &seam.FieldError{Field: "Detach", Problem: fmt.Sprintf(
+			"can't be had with containment %q", containment.Kind)})
+	}
+	return nil
+}
+
+// admit reserves a name in the live set, and counts a launch under way.
+func (r *Runtime) admit(name string) (string, *seam.OpError) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if r.closed {
+		return "", &seam.OpError{Op: "spawn", Code: seam.CodeClosed, Err: seam.ErrClosed}
+	}
+	if name == "" {
+		name = "run-" + strings.ToLower(rand.Text()[:10])
+	}
+	if _, taken := r.live[name]; taken {
+		return "", &seam.OpError{Op: "spawn", Code: seam.CodeNameInUse,
+			Err: &seam.FieldError{Field: "Name", Problem: fmt.Sprintf("is in use by a live range: %q", name)}}
+	}
+	r.live[name] = nil
+	r.starting.Add(1)
+	return name, nil
+}
+
+// released takes an empty range out of the live set.
+func (r *Runtime) released(p *managed.Process, err error) {
+	if err != nil {
+		r.logger.Error("range was not released", "name", p.Name(), "err", err)
+	}
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	delete(r.live, p.Name())
+}
+
+// launch starts the target.
+func (r *Runtime) launch(ctx context.Context, name string, spec *seam.Spec) (*managed.Process, error) {
+	request, err := r.resolve(ctx, spec)
+	if err != nil {
+		return nil, err
+	}
+	if err := r.prepare(ctx, spec); err != nil {
+		return nil, &seam.OpError{Op: "spawn", Argv0: spec.Argv[0], Code: seam.CodeIO, Err: err}
+	}
+	streams, err := openStreams(spec)
+	if err != nil {
+		return nil, &seam.OpError{Op: "spawn", Argv0: spec.Argv[0], Code: seam.CodeIO, Err: err}
+	}
+	request.Stdio = streams.target
+	direct, own, err := r.launcher.Launch(ctx, request)
+	streams.closeTarget()
+	if err != nil {
+		streams.closeOurs()
+		return nil, explain(err, request)
+	}
+
+	params := managed.Params{
+		Name:        name,
+		Containment: r.launcher.Containment(),
+		Grace:       spec.Grace,
+		Drain:       spec.Drain,
+		Direct:      direct,
+		Owner:       own,
+		Data:        spec.Stdin.Data,
+		Released:    r.released,
+	}
+	streams.hand(r, spec, &params)
+	return managed.New(params), nil
+}
+
+// prepare is done before each launch, and before any part of it.
+func (r *Runtime) prepare(ctx context.Context, spec *seam.Spec) error {
+	if err := r.Start(ctx); err != nil {
+		return err
+	}
+	r.warn.Do(func() {
+		if c := r.launcher.Containment(); !c.Complete {
+			r.logger.Warn("commands can leave processes behind", "containment", c.Kind, "escapes", c.Escapes, "reason", c.Reason)
+		}
+	})
+	if spec.Stdout.SpillMaxBytes > 0 || spec.Stderr.SpillMaxBytes > 0 {
+		if err := r.spill.open(); err != nil {
+			return fmt.Errorf("spill directory: %w", err)
+		}
+	}
+	if r.config.KeepInheritable {
+		return nil
+	}
+	return cleanInheritable()
+}
+
+// Close ends the runtime: it refuses further launches, terminates every live
+// range, and waits until all of them are proven empty and everything that
+// worked for them has been joined. Streams that callers have left open are
+// closed, and the spill directory is removed.
+//
+// When ctx ends, or had ended before, the remaining ranges are killed without
+// further grace, and Close goes on to wait for the proof. Its error names the
+// ranges that could not be proven empty; they stay in the live set, and Close
+// may be called again.
+func (r *Runtime) Close(ctx context.Context) error {
+	r.mu.Lock()
+	r.closed = true
+	r.mu.Unlock()
+	r.starting.Wait() // after this the live set only shrinks
+
+	live := r.liveRanges()
+	for _, p := range live {
+		p.Terminate(seam.ErrClosed)
+	}
+	// KillAll may still be running when Close returns; a range that is proven
+	// empty gets no signal from it.
+	calm := context.AfterFunc(ctx, r.KillAll)
+	defer calm()
+
+	errs := make([]error, len(live))
+	var joined sync.WaitGroup
+	for i, p := range live {
+		joined.Go(func() { errs[i] = join(p) })
+	}
+	joined.Wait()
+	if err := errors.Join(errs...); err != nil {
+		return fmt.Errorf("close local runtime: %w", err)
+	}
+	for _, pipe := range r.openPipes() {
+		_ = pipe.Close()
+	}
+	return r.spill.Close()
+}
+
+// join waits for the end of a range that was terminated. The ladder bounds it:
+// what KILL does not end is reported by WaitEmpty.
+func join(p *managed.Process) error {
+	p.Hurry()
+	if err := p.WaitEmpty(context.Background()); err != nil {
+		return fmt.Errorf("range %s: %w", p.Name(), err)
+	}
+	<-p.Done()
+	return nil
+}
+
+// KillAll sends KILL to every live range and returns when it was sent. It waits
+// for nothing, and claims nothing about what lives: it is for a harness that
+// has no time left. Close is the proof.
+func (r *Runtime) KillAll() {
+	for _, p := range r.liveRanges() {
+		if err := p.Kill(seam.ErrClosed); err != nil {
+			r.logger.Error("kill", "name", p.Name(), "err", err)
+		}
+	}
+}
+
+func (r *Runtime) liveRanges() []*managed.Process {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return slices.DeleteFunc(slices.Collect(maps.Values(r.live)), func(p *managed.Process) bool { return p == nil })
+}
+
+func (r *Runtime) openPipes() []*callerPipe {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return slices.Collect(maps.Keys(r.pipes))
+}
+
+// A callerPipe is our end of a pipe that a caller reads or writes and closes.
+type callerPipe struct {
+	*os.File
+	runtime *Runtime
+}
+
+var (
+	_ io.ReadCloser  = (*callerPipe)(nil)
+	_ io.WriteCloser = (*callerPipe)(nil)
+)
+
+// handOut remembers f until the caller closes it.
+func (r *Runtime) handOut(f *os.File) *callerPipe {
+	pipe := &callerPipe{File: f, runtime: r}
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.pipes[pipe] = struct{}{}
+	return pipe
+}
+
+// Close closes the stream. Closing it again gives os.ErrClosed.
+func (p *callerPipe) Close() error {
+	p.runtime.mu.Lock()
+	delete(p.runtime.pipes, p)
+	p.runtime.mu.Unlock()
+	return p.File.Close()
+}
