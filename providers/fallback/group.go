@@ -1,5 +1,5 @@
-// Package fallback owns ranges on hosts where no native owner is to be had.
-// What it promises is less, and it says what can escape.
+//go:build unix
+
 package fallback
 
 import (

@@ -25,7 +25,7 @@ func (r *Runtime) LookPath(ctx context.Context, name string, env seam.Env) (stri
 	case !filepath.IsAbs(name) && hasSeparator(name):
 		return fail(seam.CodeInvalid, &seam.FieldError{Field: "name", Problem: "is a relative path"})
 	}
-	path, err := findExecutable(ctx, name, searchPath(env.Apply(r.base, foldEnv)), "")
+	path, err := findExecutable(ctx, name, env.Apply(r.base, foldEnv), "")
 	if ctx.Err() != nil {
 		return "", seam.Aborted(ctx, "look up", name)
 	}
@@ -47,7 +47,7 @@ func (r *Runtime) resolve(ctx context.Context, spec *seam.Spec) (owner.Request, 
 	if hasSeparator(request.Path) {
 		return request, nil
 	}
-	path, err := findExecutable(ctx, request.Path, searchPath(request.Env), spec.Dir)
+	path, err := findExecutable(ctx, request.Path, request.Env, spec.Dir)
 	if err != nil {
 		if dirErr := explainDir(spec.Dir, spec.Argv[0]); dirErr != nil {
 			return request, dirErr
@@ -70,14 +70,16 @@ func codeOfSearch(err error) seam.Code {
 	return seam.CodeExecutableNotFound
 }
 
-// findExecutable searches path for name. A relative or empty entry means dir,
-// as it does to execvp; where no dir is given such entries are skipped.
-func findExecutable(ctx context.Context, name string, path []string, dir string) (string, error) {
+// findExecutable searches environ's PATH for name. A relative or empty entry
+// means dir, as it does to execvp; where no dir is given such entries are
+// skipped.
+func findExecutable(ctx context.Context, name string, environ []string, dir string) (string, error) {
 	if filepath.IsAbs(name) {
 		return name, checkExecutable(name)
 	}
 	refused := ""
-	for _, entry := range path {
+	files := candidates(name, environ)
+	for _, entry := range searchPath(environ) {
 		if ctx.Err() != nil {
 			return "", context.Cause(ctx)
 		}
@@ -87,7 +89,7 @@ func findExecutable(ctx context.Context, name string, path []string, dir string)
 			}
 			entry = filepath.Join(dir, entry)
 		}
-		for _, candidate := range candidates(name) {
+		for _, candidate := range files {
 			// By concatenation: a ".." after a symbolic link keeps its meaning.
 			file := entry + string(filepath.Separator) + candidate
 			err := checkExecutable(file)
@@ -107,12 +109,20 @@ func findExecutable(ctx context.Context, name string, path []string, dir string)
 
 // searchPath is the PATH of a complete environment.
 func searchPath(environ []string) []string {
-	for _, entry := range environ {
-		if name, value, ok := strings.Cut(entry, "="); ok && isPathName(name) {
-			return filepath.SplitList(value)
-		}
+	if path, ok := lookupEnv(environ, "PATH"); ok {
+		return filepath.SplitList(path)
 	}
 	return filepath.SplitList(defaultPath)
+}
+
+func lookupEnv(environ []string, name string) (string, bool) {
+	for _, entry := range environ {
+		got, value, ok := strings.Cut(entry, "=")
+		if ok && (got == name || foldEnv && strings.EqualFold(got, name)) {
+			return value, true
+		}
+	}
+	return "", false
 }
 
 // checkExecutable returns nil, an error that matches errNotExecutable, or one

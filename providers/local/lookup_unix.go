@@ -14,11 +14,9 @@ const (
 	foldEnv     = false
 )
 
-func isPathName(name string) bool { return name == "PATH" }
-
 func hasSeparator(name string) bool { return strings.Contains(name, "/") }
 
-func candidates(name string) []string { return []string{name} }
+func candidates(name string, _ []string) []string { return []string{name} }
 
 func mayExecute(file string, _ fs.FileInfo) bool {
 	return unix.Faccessat(unix.AT_FDCWD, file, unix.X_OK, unix.AT_EACCESS) == nil
