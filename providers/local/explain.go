@@ -84,23 +84,21 @@ func explainDir(dir, argv0 string) error {
 
 // interpreter names what the system runs file with, as far as it can be read.
 func interpreter(file string) string {
-	f, err := os.Open(file)
+	head, err := readHead(file)
 	if err != nil {
 		return "of " + file
 	}
-	defer f.Close()
-	head := make([]byte, 256)
-	n, _ := io.ReadFull(f, head)
-	if line, isScript := bytes.CutPrefix(head[:n], []byte("#!")); isScript {
+	if line, isScript := bytes.CutPrefix(head, []byte("#!")); isScript {
 		line, _, _ = bytes.Cut(line, []byte("\n"))
 		if fields := strings.Fields(string(line)); len(fields) > 0 {
 			return fields[0]
 		}
 	}
-	program, err := elf.NewFile(f)
+	program, err := elf.Open(file)
 	if err != nil {
 		return "of " + file
 	}
+	defer program.Close()
 	for _, segment := range program.Progs {
 		if segment.Type == elf.PT_INTERP && segment.Filesz < 4096 {
 			path, _ := io.ReadAll(segment.Open())

@@ -1,12 +1,15 @@
 package local
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"os"
 	"path/filepath"
 	"strings"
+	"syscall"
 
 	"github.com/corral-world/corral/internal/owner"
 	"github.com/corral-world/corral/seam"
@@ -138,4 +141,42 @@ func checkExecutable(file string) error {
 		return errNotExecutable
 	}
 	return nil
+}
+
+// asScript is the request that a shell and execvp(3) make of one whose file the
+// system can't execute and that looks like text: a script without an interpreter line.
+// Nothing of the target had run.
+func asScript(r owner.Request, err error) (owner.Request, bool) {
+	if !errors.Is(err, syscall.ENOEXEC) {
+		return r, false
+	}
+	file := r.Path
+	if !filepath.IsAbs(file) {
+		file = filepath.Join(r.Dir, file)
+	}
+	head, err := readHead(file)
+	if err != nil || bytes.IndexByte(head, 0) >= 0 {
+		return r, false
+	}
+	r.Argv = append([]string{scriptShell, r.Path}, r.Argv[1:]...)
+	r.Path = scriptShell
+	return r, true
+}
+
+// scriptShell runs scripts that name no interpreter.
+const scriptShell = "/bin/sh"
+
+// readHead reads the first bytes of a file: enough to tell what it is.
+func readHead(file string) ([]byte, error) {
+	f, err := os.Open(file)
+	if err != nil {
+		return nil, err
+	}
+	defer f.Close()
+	head := make([]byte, 256)
+	n, err := io.ReadFull(f, head)
+	if errors.Is(err, io.EOF) || errors.Is(err, io.ErrUnexpectedEOF) {
+		err = nil
+	}
+	return head[:n], err
 }

@@ -250,6 +250,9 @@ func (r *Runtime) launch(ctx context.Context, name string, spec *seam.Spec) (*ma
 	}
 	request.Stdio = streams.target
 	direct, own, err := r.launcher.Launch(ctx, request)
+	if script, ok := asScript(request, err); ok {
+		direct, own, err = r.launcher.Launch(ctx, script)
+	}
 	streams.closeTarget()
 	if err != nil {
 		streams.closeOurs()

@@ -1,0 +1,273 @@
+package local_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"runtime"
+	"strings"
+	"sync"
+	"syscall"
+	"testing"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/corral-world/corral/providers/local"
+	"github.com/corral-world/corral/seam"
+)
+
+// asHarness runs the calling test again in a process of its own, prepared by
+// prepare, where inside reports true.
+func asHarness(t *testing.T, prepare func(*exec.Cmd)) string {
+	t.Helper()
+	executable, err := os.Executable()
+	if err != nil {
+		t.Fatal(err)
+	}
+	cmd := exec.Command(executable, "-test.run=^"+t.Name()+"$", "-test.count=1", "-test.v")
+	cmd.Env = append(os.Environ(), insideVariable+"=1")
+	prepare(cmd)
+	output, err := cmd.CombinedOutput()
+	if err != nil {
+		t.Fatalf("harness: %v\n%s", err, output)
+	}
+	return string(output)
+}
+
+const insideVariable = "TEST_INSIDE_HARNESS"
+
+func inside() bool { return os.Getenv(insideVariable) != "" }
+
+// Targets get descriptors 0 to 2, default dispositions and an empty mask,
+// whatever the harness was started with.
+func TestTargetStartsClean(t *testing.T) {
+	if inside() {
+		if err := local.Main(); err != nil {
+			t.Fatal(err)
+		}
+		if !local.Ignores(syscall.SIGHUP) || local.Ignores(syscall.SIGTERM) {
+			t.Error("Ignores does not tell what this process was started with")
+		}
+		// A descriptor that a C library might have opened since.
+		if _, err := unix.Open("/dev/null", unix.O_RDONLY, 0); err != nil {
+			t.Fatal(err)
+		}
+		r := openRuntime(t, local.Config{})
+		_, descriptors := run(t, r, "sh", "-c", "cd /proc/self/fd && echo *")
+		_, status := run(t, r, "grep", "-E", "^(Sig|Shd)(Blk|Ign|Pnd):", "/proc/self/status")
+		_, session := run(t, r, "sh", "-c", "cut -d' ' -f1,5,6,7 /proc/$$/stat")
+		fmt.Printf("descriptors %s\nstatus %s\nsession %s\n", descriptors, status, session)
+		return
+	}
+	output := asHarness(t, func(cmd *exec.Cmd) {
+		cmd.ExtraFiles = []*os.File{os.Stdin, os.Stdout} // stray: 3 and 4
+		cmd.SysProcAttr = &syscall.SysProcAttr{}
+		script := `trap "" HUP INT TSTP; exec "$@"`
+		cmd.Args = append([]string{"sh", "-c", script, "sh", cmd.Path}, cmd.Args[1:]...)
+		cmd.Path = "/bin/sh"
+		blockUSR1(t)
+	})
+	// sh's own directory descriptor is 3.
+	if want := "descriptors 0 1 2 3\n"; !strings.Contains(output, want) && !strings.Contains(output, "descriptors 0 1 2\n") {
+		t.Errorf("got %q, want %q", output, want)
+	}
+	for _, want := range []string{"SigBlk:\t0000000000000000", "SigIgn:\t0000000000000000"} {
+		if !strings.Contains(output, want) {
+			t.Errorf("got %q, want %q", output, want)
+		}
+	}
+	var pid, group, session, tty int
+	_, rest, _ := strings.Cut(output, "session ")
+	if _, err := fmt.Sscan(rest, &pid, &group, &session, &tty); err != nil {
+		t.Fatal(err)
+	}
+	if pid != group || pid != session || tty != 0 {
+		t.Errorf("process %d: group %d, session %d, terminal %d; want its own, and none", pid, group, session, tty)
+	}
+}
+
+// blockUSR1 blocks a signal on the thread that will fork the harness, which
+// takes it over.
+func blockUSR1(t *testing.T) {
+	runtime.LockOSThread()
+	t.Cleanup(runtime.UnlockOSThread)
+	set, old := new(unix.Sigset_t), new(unix.Sigset_t)
+	set.Val[0] = 1 << (unix.SIGUSR1 - 1)
+	if err := unix.PthreadSigmask(unix.SIG_BLOCK, set, old); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = unix.PthreadSigmask(unix.SIG_SETMASK, old, nil) })
+}
+
+// bash -i without a terminal must neither stop nor be stopped.
+func TestInteractiveShellDoesNotStop(t *testing.T) {
+	end, output := run(t, openRuntime(t, local.Config{}), "bash", "--norc", "-ic", "echo ok")
+	if !end.Outcome.Success() || !strings.Contains(output, "ok\n") {
+		t.Errorf("got %+v, %q", end.Outcome, output)
+	}
+}
+
+// What leaves the leader's process group stays in the range.
+func TestJobControlEscapesNothing(t *testing.T) {
+	r := openRuntime(t, local.Config{})
+	end, _ := run(t, r, "bash", "-c", "set -m; sleep 600 & sleep 601 & true")
+	if len(end.Survivors) != 2 {
+		t.Errorf("got survivors %+v, want both", end.Survivors)
+	}
+	if end.Empty != nil {
+		t.Error(end.Empty)
+	}
+}
+
+// The output of a process substitution is not lost to the end of its range.
+func TestTeeLosesNothing(t *testing.T) {
+	r := openRuntime(t, local.Config{})
+	dir := t.TempDir()
+	var runs sync.WaitGroup
+	slots := make(chan struct{}, 10)
+	for i := range 100 {
+		runs.Go(func() {
+			slots <- struct{}{}
+			defer func() { <-slots }()
+			file := filepath.Join(dir, fmt.Sprint(i))
+			end, output := run(t, r, "bash", "-c", "exec > >(tee "+file+") 2>&1; echo done; sleep 300 &")
+			if output != "done\n" || end.Empty != nil || !end.Outcome.Success() {
+				t.Errorf("run %d: %+v, output %q", i, end, output)
+			}
+			if copied, err := os.ReadFile(file); err != nil || string(copied) != "done\n" {
+				t.Errorf("run %d: file %q, %v", i, copied, err)
+			}
+		})
+	}
+	runs.Wait()
+}
+
+// A live child costs no thread, and an ended one nothing.
+func TestLiveChildrenCostNoThreads(t *testing.T) {
+	r := openRuntime(t, local.Config{})
+	run(t, r, "true")
+	goroutines, descriptors := runtime.NumGoroutine(), openDescriptors(t)
+	const children = 300
+	processes := make([]seam.Process, children)
+	for i := range processes {
+		p, err := r.Spawn(t.Context(), seam.Spec{
+			Argv: []string{"sleep", "600"}, Dir: "/", Grace: time.Second,
+			Stdout: seam.Output{Mode: seam.Collect, MaxBytes: 1024},
+		})
+		if err != nil {
+			t.Fatal(err)
+		}
+		processes[i] = p
+	}
+	tasks, err := os.ReadDir("/proc/self/task")
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Logf("%d threads with %d live children", len(tasks), children)
+	if len(tasks) > 50 {
+		t.Errorf("%d threads with %d live children", len(tasks), children)
+	}
+	if err := r.Close(context.Background()); err != nil {
+		t.Fatal(err)
+	}
+	for _, p := range processes {
+		outcome, err := p.Wait(t.Context())
+		if err != nil || outcome.End != seam.EndTerminated || !errors.Is(outcome.Cause, seam.ErrClosed) {
+			t.Fatalf("got %+v, %v", outcome, err)
+		}
+	}
+	if got := runtime.NumGoroutine(); got > goroutines {
+		t.Errorf("%d goroutines, %d before", got, goroutines)
+	}
+	if got := openDescriptors(t); got > descriptors {
+		t.Errorf("%d descriptors, %d before", got, descriptors)
+	}
+}
+
+func openDescriptors(t *testing.T) int {
+	t.Helper()
+	entries, err := os.ReadDir("/proc/self/fd")
+	if err != nil {
+		t.Fatal(err)
+	}
+	return len(entries)
+}
+
+// In a namespace where numbers come round again and again, no signal reaches a
+// stranger.
+func TestSignalsReachNoStranger(t *testing.T) {
+	if inside() {
+		spawnAndKillAround(t)
+		return
+	}
+	if os.Getuid() != 0 {
+		t.Skip("making a pid namespace takes root")
+	}
+	asHarness(t, func(cmd *exec.Cmd) {
+		// bash is the namespace's first process, and reaps what is orphaned.
+		cmd.Args = append([]string{"unshare", "--pid", "--fork", "--mount-proc",
+			"bash", "-c", `"$0" "$@"; exit $?`, cmd.Path}, cmd.Args[1:]...)
+		cmd.Path = lookPath(t, "unshare")
+	})
+}
+
+func lookPath(t *testing.T, name string) string {
+	t.Helper()
+	path, err := exec.LookPath(name)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return path
+}
+
+func spawnAndKillAround(t *testing.T) {
+	// The namespace's own since Linux 6.14, the machine's before: left alone there.
+	const smallest = "1200"
+	var version unix.Utsname
+	var major, minor int
+	if err := unix.Uname(&version); err != nil {
+		t.Fatal(err)
+	}
+	_, _ = fmt.Sscanf(unix.ByteSliceToString(version.Release[:]), "%d.%d", &major, &minor)
+	if major > 6 || major == 6 && minor >= 14 {
+		if err := os.WriteFile("/proc/sys/kernel/pid_max", []byte(smallest), 0); err != nil {
+			t.Fatal(err)
+		}
+	}
+	canary := exec.Command("sleep", "999")
+	canary.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
+	if err := canary.Start(); err != nil {
+		t.Fatal(err)
+	}
+	r := openRuntime(t, local.Config{})
+	for range 5 {
+		var all sync.WaitGroup
+		for range 300 {
+			all.Go(func() {
+				p, err := r.Spawn(t.Context(), seam.Spec{
+					Argv: []string{"sh", "-c", "sleep 600 & exit 0"}, Dir: "/", Grace: time.Second})
+				if err != nil {
+					t.Error(err)
+					return
+				}
+				p.Terminate(errors.New("enough"))
+				if err := p.WaitEmpty(t.Context()); err != nil {
+					t.Error(err)
+				}
+				p.Terminate(errors.New("again"))
+			})
+		}
+		all.Wait()
+	}
+	if err := canary.Process.Signal(syscall.Signal(0)); err != nil {
+		t.Errorf("canary: %v", err)
+	}
+	_ = canary.Process.Kill()
+	if err := canary.Wait(); err == nil || !strings.Contains(err.Error(), "killed") {
+		t.Errorf("canary ended before we killed it: %v", err)
+	}
+}
