@@ -26,7 +26,7 @@ func (s PipeSource) ReadAll(consume func([]byte)) bool {
 		var readErr error
 		err := conn.Read(func(fd uintptr) bool {
 			n, readErr = readOnce(fd, consume)
-			return readErr != unix.EAGAIN
+			return !errors.Is(readErr, unix.EAGAIN)
 		})
 		switch {
 		case errors.Is(err, os.ErrDeadlineExceeded):
@@ -62,7 +62,7 @@ func readOnce(fd uintptr, consume func([]byte)) (int, error) {
 	defer buffers.Put(buf)
 	for {
 		n, err := unix.Read(int(fd), buf[:])
-		if err == unix.EINTR {
+		if errors.Is(err, unix.EINTR) {
 			continue
 		}
 		if n > 0 {

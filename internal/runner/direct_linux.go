@@ -1,6 +1,7 @@
 package runner
 
 import (
+	"errors"
 	"fmt"
 	"os"
 	"syscall"
@@ -77,7 +78,7 @@ func (d *Direct) Release() error {
 	}
 	waitErr := error(nil)
 	err = conn.Control(func(fd uintptr) { _, waitErr = waitPidfd(int(fd), unix.WEXITED|unix.WNOHANG, nil) })
-	if waitErr == unix.ECHILD {
+	if errors.Is(waitErr, unix.ECHILD) {
 		waitErr = nil // lost: there is nothing to reap
 	}
 	if closeErr := d.pidfd.Close(); err == nil {
@@ -137,7 +138,7 @@ func waitPidfd(pidfd, options int, usage *unix.Rusage) (*siginfoChild, error) {
 	var info siginfoChild
 	for {
 		err := unix.Waitid(unix.P_PIDFD, pidfd, (*unix.Siginfo)(unsafe.Pointer(&info)), options, usage)
-		if err != unix.EINTR {
+		if !errors.Is(err, unix.EINTR) {
 			return &info, err
 		}
 	}

@@ -68,7 +68,7 @@ func startUnmasked(path string, argv []string, attr *syscall.ProcAttr) (pid int,
 	// that was just made (golang.org/issue/22315). There is no event to wait for.
 	for pause := time.Millisecond; ; pause *= 2 {
 		pid, _, err = syscall.StartProcess(path, argv, attr)
-		if err != syscall.ETXTBSY || pause > 64*time.Millisecond {
+		if !errors.Is(err, syscall.ETXTBSY) || pause > 64*time.Millisecond {
 			return pid, err
 		}
 		time.Sleep(pause) //nolint:forbidigo // see above

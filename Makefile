@@ -1,0 +1,27 @@
+# make test is what every change has to pass; its stages live in .ci/stages.
+
+BENCH    ?= .
+FUZZTIME ?= 10s
+
+.PHONY: test lint bench build fuzz
+
+test:
+	@.ci/stages all
+
+lint:
+	@.ci/stages lint
+
+build:
+	go build -trimpath -o bin/corral ./cmd/corral
+
+bench:
+	go test -run '^$$' -bench '$(BENCH)' -benchmem ./...
+
+# go test fuzzes one target per run, so each target gets its own FUZZTIME.
+fuzz:
+	@set -e; for pkg in $$(go list ./...); do \
+		for target in $$(go test -list '^Fuzz' $$pkg | grep '^Fuzz' || :); do \
+			echo "== $$pkg $$target"; \
+			go test -run '^$$' -fuzz "^$$target\$$" -fuzztime $(FUZZTIME) $$pkg; \
+		done; \
+	done

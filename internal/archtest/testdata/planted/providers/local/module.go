@@ -1,0 +1,3 @@
+package local
+
+import _ "go.uber.org/fx"
