@@ -1,0 +1,105 @@
+package fallback
+
+import (
+	"errors"
+	"os"
+	"testing"
+
+	"github.com/corral-world/corral/internal/owner"
+)
+
+// A real session can't be made to show these orders of events, so they are
+// shown to the owner by a fake one.
+
+type fakeLeader struct{ lost bool }
+
+func (fakeLeader) PID() int     { return 1 << 30 }
+func (l fakeLeader) Lost() bool { return l.lost }
+
+// fakeSession answers each look with the next of its tables, the last one again
+// and again.
+type fakeSession struct {
+	tables  [][]process
+	err     error
+	looks   int
+	signals []owner.Signal // to the group
+}
+
+func (s *fakeSession) members() ([]process, error) {
+	table := s.tables[min(s.looks, len(s.tables)-1)]
+	s.looks++
+	return table, s.err
+}
+
+func (s *fakeSession) signalGroup(sig owner.Signal) error {
+	s.signals = append(s.signals, sig)
+	return nil
+}
+
+func (*fakeSession) inGroup(process) bool { return false }
+
+// gone is a process that can't be: its number is above every system's.
+var gone = process{identity: identity{pid: 1 << 30, started: 1}}
+
+func TestNothingMustBeFoundTwice(t *testing.T) {
+	s := &fakeSession{tables: [][]process{{}, {gone}, {}, {}}}
+	if err := (&group{leader: fakeLeader{}, session: s}).WaitEmpty(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	if s.looks != 4 {
+		t.Errorf("proved after %d looks, want 4: the first empty one is followed by a member", s.looks)
+	}
+}
+
+func TestNoSignalAfterProof(t *testing.T) {
+	s := &fakeSession{tables: [][]process{{}}}
+	g := &group{leader: fakeLeader{}, session: s}
+	if err := g.Signal(owner.Terminate); err != nil {
+		t.Fatal(err)
+	}
+	if err := g.WaitEmpty(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	looks := s.looks
+	for _, sig := range []owner.Signal{owner.Terminate, owner.Kill} {
+		if err := g.Signal(sig); err != nil {
+			t.Error(err)
+		}
+	}
+	if len(s.signals) != 1 || s.looks != looks {
+		t.Errorf("after the proof: signals %v, %d looks", s.signals[1:], s.looks-looks)
+	}
+}
+
+func TestLostLeaderPinsNoGroup(t *testing.T) {
+	s := &fakeSession{tables: [][]process{{gone}, {}}}
+	if err := (&group{leader: fakeLeader{lost: true}, session: s}).Signal(owner.Kill); err != nil {
+		t.Fatal(err)
+	}
+	if len(s.signals) > 0 {
+		t.Error("signalled a process group whose number may be a stranger's")
+	}
+}
+
+func TestUnreadableTableIsNoProof(t *testing.T) {
+	s := &fakeSession{tables: [][]process{{}}, err: errForeignProc}
+	g := &group{leader: fakeLeader{}, session: s}
+	if err := g.WaitEmpty(t.Context()); !errors.Is(err, errForeignProc) {
+		t.Errorf("got %v", err)
+	}
+	if err := g.Signal(owner.Kill); !errors.Is(err, errForeignProc) || len(s.signals) != 1 {
+		t.Errorf("got %v after signals %v; want the group signalled all the same", err, s.signals)
+	}
+}
+
+// A number that was given to another process is not what was found.
+func TestSignalIsFencedByIdentity(t *testing.T) {
+	self, err := readStat(os.Getpid())
+	if err != nil {
+		t.Fatal(err)
+	}
+	stranger := process{identity: identity{pid: os.Getpid(), started: self.started - 1}}
+	if err := stranger.signal(owner.Kill); err != nil {
+		t.Errorf("got %v", err)
+	}
+}
