@@ -65,15 +65,18 @@ type Reader interface {
 	// OpenText reads a regular file that must be UTF-8 without NUL bytes in
 	// its first 8192; newlines are as stored. Reads fail with CodeNotText where
 	// the text breaks off being text, at a byte boundary of a whole character.
+	// ctx bounds the reads too: one that finds it ended fails with CodeAborted.
 	// The caller closes it. Opening never blocks on a FIFO or device
 	// (CodeNotRegular).
 	OpenText(ctx context.Context, t Target) (io.ReadCloser, error)
 
 	// ReadBytes reads a regular file of at most maxBytes; a larger one is
-	// CodeTooLarge, never truncated, also when it grows while being read.
+	// CodeTooLarge, never truncated, also when it grows while being read. A
+	// negative maxBytes is CodeInvalid.
 	ReadBytes(ctx context.Context, t Target, maxBytes int64) ([]byte, error)
 
-	// List describes the direct children of a directory, ordered by name.
+	// List describes the direct children of a directory, ordered by name, byte
+	// by byte. A file in its place is CodeNotDir.
 	// A child that vanished or dangles is listed with type TypeOther.
 	List(ctx context.Context, t Target) ([]Entry, error)
 }
