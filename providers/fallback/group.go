@@ -51,11 +51,11 @@ type leader interface {
 // session is the platform's view of a session.
 type session interface {
 	// members lists the processes that live, with the leader. Zombies do not.
-	members() ([]process, error)
+	members() ([]member, error)
 	// signalGroup signals the leader's process group, atomically.
 	signalGroup(owner.Signal) error
-	// inGroup reports whether signalGroup reaches p.
-	inGroup(p process) bool
+	// inGroup reports whether signalGroup reaches m.
+	inGroup(m member) bool
 }
 
 // maxPasses bounds how often a signal goes looking for members that it has not
@@ -131,14 +131,17 @@ func (g *group) Members(ctx context.Context) ([]seam.Member, error) {
 	if ctx.Err() != nil {
 		return nil, context.Cause(ctx)
 	}
-	processes, err := g.session.members()
+	found, err := g.session.members()
 	if err != nil {
 		return nil, err
 	}
 	var members []seam.Member
-	for _, p := range processes {
-		if p.pid != g.leader.PID() {
-			members = append(members, p.describe())
+	for _, m := range found {
+		if m.pid == g.leader.PID() {
+			continue
+		}
+		if described, alive := m.describe(); alive {
+			members = append(members, described)
 		}
 	}
 	return members, nil

@@ -35,7 +35,7 @@ type darwinGroup struct{ pgid int }
 // States of a process (sys/proc.h).
 const stateZombie = 5
 
-func (g darwinGroup) members() ([]process, error) {
+func (g darwinGroup) members() ([]member, error) {
 	table, err := unix.SysctlKinfoProcSlice("kern.proc.pgrp", g.pgid)
 	if err != nil {
 		if errors.Is(err, unix.ESRCH) {
@@ -43,13 +43,13 @@ func (g darwinGroup) members() ([]process, error) {
 		}
 		return nil, fmt.Errorf("sysctl kern.proc.pgrp: %w", err)
 	}
-	var members []process
+	var members []member
 	for _, row := range table {
 		if row.Proc.P_stat == stateZombie {
 			continue
 		}
 		started := time.Unix(row.Proc.P_starttime.Unix())
-		members = append(members, process{
+		members = append(members, member{
 			identity: identity{int(row.Proc.P_pid), uint64(started.UnixMicro())},
 			name:     unix.ByteSliceToString(row.Proc.P_comm[:]),
 		})
@@ -57,7 +57,7 @@ func (g darwinGroup) members() ([]process, error) {
 	return members, nil
 }
 
-func (g darwinGroup) inGroup(process) bool { return true }
+func (g darwinGroup) inGroup(member) bool { return true }
 
 func (g darwinGroup) signalGroup(sig owner.Signal) error {
 	signals := []unix.Signal{unix.SIGKILL}
@@ -72,22 +72,22 @@ func (g darwinGroup) signalGroup(sig owner.Signal) error {
 	return nil
 }
 
-// process is a member as it was found.
-type process struct {
+// member is a process as it was found.
+type member struct {
 	identity
 	name string
 }
 
 // signal is never needed: every member is in the group.
-func (p process) signal(owner.Signal) error { return nil }
+func (m member) signal(owner.Signal) error { return nil }
 
-// waitExit returns nil once p has ended, and ctx's cause if that comes first.
+// waitExit returns nil once m has ended, and ctx's cause if that comes first.
 // The watching goroutine ends with the process: a kqueue can't be unblocked.
-func (p process) waitExit(ctx context.Context) error {
+func (m member) waitExit(ctx context.Context) error {
 	ended := make(chan struct{})
 	go func() {
 		defer close(ended)
-		_, _ = runner.WaitExit(p.pid)
+		_, _ = runner.WaitExit(m.pid)
 	}()
 	select {
 	case <-ended:
@@ -97,6 +97,6 @@ func (p process) waitExit(ctx context.Context) error {
 	}
 }
 
-func (p process) describe() seam.Member {
-	return seam.Member{PID: p.pid, Argv: []string{p.name}, Started: time.UnixMicro(int64(p.started))}
+func (m member) describe() (seam.Member, bool) {
+	return seam.Member{PID: m.pid, Argv: []string{m.name}, Started: time.UnixMicro(int64(m.started))}, true
 }

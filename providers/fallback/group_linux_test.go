@@ -9,38 +9,9 @@ import (
 	"time"
 
 	"github.com/corral-world/corral/internal/owner"
+	"github.com/corral-world/corral/internal/process"
 	"github.com/corral-world/corral/providers/fallback"
 )
-
-func TestParseStat(t *testing.T) {
-	rest := " 1 50 51 0 -1 4194560 1 0 0 0 0 0 0 0 20 0 1 0 12345 0 0"
-	manyThreads := " 1 50 51 0 -1 4194560 1 0 0 0 0 0 0 0 20 0 3 0 12345 0 0"
-	for _, c := range []struct {
-		name, data string
-		session    int
-		dead, bad  bool
-	}{
-		{name: "sleeping", data: "7 (sleep) S" + rest, session: 51},
-		{name: "zombie", data: "7 (sleep) Z" + rest, session: 51, dead: true},
-		{name: "zombie whose threads live", data: "7 (sleep) Z" + manyThreads, session: 51},
-		{name: "a name like a zombie's", data: "7 (a) Z 1 2 3 (b) S" + rest, session: 51},
-		{name: "a name with a newline", data: "7 (a\n) Z) R" + rest, session: 51},
-		{name: "empty", bad: true},
-		{name: "no name", data: "7 sleep S" + rest, bad: true},
-		{name: "cut", data: "7 (sleep) S 1 2 3", bad: true},
-		{name: "not a number", data: "7 (sleep) S 1 50 x 0 -1 4194560 1 0 0 0 0 0 0 0 20 0 1 0 12345 0 0", bad: true},
-	} {
-		t.Run(c.name, func(t *testing.T) {
-			session, dead, err := fallback.ParseStat(c.data)
-			if (err != nil) != c.bad {
-				t.Fatalf("error %v", err)
-			}
-			if !c.bad && (session != c.session || dead != c.dead) {
-				t.Errorf("got session %d, dead %v", session, dead)
-			}
-		})
-	}
-}
 
 // launch starts a script as a range of its own.
 func launch(t *testing.T, argv ...string) (owner.Direct, owner.Owner) {
@@ -90,7 +61,7 @@ ctypes.CDLL(None).pthread_exit(None)
 
 var errStill = errors.New("still there")
 
-func waitForState(t *testing.T, own owner.Owner, state string) {
+func waitForState(t *testing.T, own owner.Owner, want string) {
 	t.Helper()
 	for deadline := time.Now().Add(10 * time.Second); time.Now().Before(deadline); {
 		members, err := own.Members(t.Context())
@@ -98,19 +69,19 @@ func waitForState(t *testing.T, own owner.Owner, state string) {
 			t.Fatal(err)
 		}
 		for _, m := range members {
-			if fallback.State(m.PID) == state {
+			if state(m.PID) == want {
 				return
 			}
 		}
 		time.Sleep(time.Millisecond) // a thread's end inside another process has no event
 	}
-	t.Fatalf("no member came to state %s", state)
+	t.Fatalf("no member came to state %s", want)
 }
 
 // A stopped member obeys TERM, which stopped processes do not.
 func TestTerminateContinuesWhatIsStopped(t *testing.T) {
 	direct, own := launch(t, "/bin/sh", "-c", "kill -STOP $$; exit 1")
-	for fallback.State(pidOf(direct)) != "T" {
+	for state(pidOf(direct)) != "T" {
 		time.Sleep(time.Millisecond) // stopping is told to the parent alone, by SIGCHLD, which is not ours
 	}
 	if err := own.Signal(owner.Terminate); err != nil {
@@ -135,6 +106,15 @@ func TestKillReachesEveryProcessGroup(t *testing.T) {
 	if err := own.WaitEmpty(t.Context()); err != nil {
 		t.Error(err)
 	}
+}
+
+// state is a process's state in /proc; "" if there is none.
+func state(pid int) string {
+	stat, err := process.ReadStat(pid)
+	if err != nil {
+		return ""
+	}
+	return string(stat.State)
 }
 
 func pidOf(d owner.Direct) int { return d.(interface{ PID() int }).PID() }

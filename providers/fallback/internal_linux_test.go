@@ -6,6 +6,7 @@ import (
 	"testing"
 
 	"github.com/corral-world/corral/internal/owner"
+	"github.com/corral-world/corral/internal/process"
 )
 
 // A real session can't be made to show these orders of events, so they are
@@ -19,13 +20,13 @@ func (l fakeLeader) Lost() bool { return l.lost }
 // fakeSession answers each look with the next of its tables, the last one again
 // and again.
 type fakeSession struct {
-	tables  [][]process
+	tables  [][]member
 	err     error
 	looks   int
 	signals []owner.Signal // to the group
 }
 
-func (s *fakeSession) members() ([]process, error) {
+func (s *fakeSession) members() ([]member, error) {
 	table := s.tables[min(s.looks, len(s.tables)-1)]
 	s.looks++
 	return table, s.err
@@ -36,13 +37,13 @@ func (s *fakeSession) signalGroup(sig owner.Signal) error {
 	return nil
 }
 
-func (*fakeSession) inGroup(process) bool { return false }
+func (*fakeSession) inGroup(member) bool { return false }
 
 // gone is a process that can't be: its number is above every system's.
-var gone = process{identity: identity{pid: 1 << 30, started: 1}}
+var gone = member{identity: identity{pid: 1 << 30, started: 1}}
 
 func TestNothingMustBeFoundTwice(t *testing.T) {
-	s := &fakeSession{tables: [][]process{{}, {gone}, {}, {}}}
+	s := &fakeSession{tables: [][]member{{}, {gone}, {}, {}}}
 	if err := (&group{leader: fakeLeader{}, session: s}).WaitEmpty(t.Context()); err != nil {
 		t.Fatal(err)
 	}
@@ -52,7 +53,7 @@ func TestNothingMustBeFoundTwice(t *testing.T) {
 }
 
 func TestNoSignalAfterProof(t *testing.T) {
-	s := &fakeSession{tables: [][]process{{}}}
+	s := &fakeSession{tables: [][]member{{}}}
 	g := &group{leader: fakeLeader{}, session: s}
 	if err := g.Signal(owner.Terminate); err != nil {
 		t.Fatal(err)
@@ -72,7 +73,7 @@ func TestNoSignalAfterProof(t *testing.T) {
 }
 
 func TestLostLeaderPinsNoGroup(t *testing.T) {
-	s := &fakeSession{tables: [][]process{{gone}, {}}}
+	s := &fakeSession{tables: [][]member{{gone}, {}}}
 	if err := (&group{leader: fakeLeader{lost: true}, session: s}).Signal(owner.Kill); err != nil {
 		t.Fatal(err)
 	}
@@ -82,7 +83,7 @@ func TestLostLeaderPinsNoGroup(t *testing.T) {
 }
 
 func TestUnreadableTableIsNoProof(t *testing.T) {
-	s := &fakeSession{tables: [][]process{{}}, err: errForeignProc}
+	s := &fakeSession{tables: [][]member{{}}, err: errForeignProc}
 	g := &group{leader: fakeLeader{}, session: s}
 	if err := g.WaitEmpty(t.Context()); !errors.Is(err, errForeignProc) {
 		t.Errorf("got %v", err)
@@ -94,11 +95,11 @@ func TestUnreadableTableIsNoProof(t *testing.T) {
 
 // A number that was given to another process is not what was found.
 func TestSignalIsFencedByIdentity(t *testing.T) {
-	self, err := readStat(os.Getpid())
+	self, err := process.ReadStat(os.Getpid())
 	if err != nil {
 		t.Fatal(err)
 	}
-	stranger := process{identity: identity{pid: os.Getpid(), started: self.started - 1}}
+	stranger := member{identity: identity{pid: os.Getpid(), started: self.Started - 1}}
 	if err := stranger.signal(owner.Kill); err != nil {
 		t.Errorf("got %v", err)
 	}

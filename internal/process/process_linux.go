@@ -1,0 +1,147 @@
+package process
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"strconv"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/corral-world/corral/seam"
+)
+
+// A Handle is a process, fenced by a pidfd: its number can't become another's
+// meaning. Linux 5.3.
+type Handle struct{ pidfd *os.File }
+
+// Open returns a handle, or nil where there is no such process. The caller
+// looks at what the number is only now, when it is fenced.
+func Open(pid int) (*Handle, error) {
+	fd, err := unix.PidfdOpen(pid, unix.PIDFD_NONBLOCK)
+	if errors.Is(err, unix.ESRCH) {
+		return nil, nil
+	}
+	if err != nil {
+		return nil, os.NewSyscallError("pidfd_open", err)
+	}
+	return &Handle{os.NewFile(uintptr(fd), "pidfd")}, nil
+}
+
+// Close frees the handle.
+func (h *Handle) Close() { _ = h.pidfd.Close() }
+
+// Signal sends a signal. That the process has ended is no error.
+func (h *Handle) Signal(sig unix.Signal) error {
+	conn, err := h.pidfd.SyscallConn()
+	if err != nil {
+		return err
+	}
+	sendErr := error(nil)
+	if err := conn.Control(func(fd uintptr) { sendErr = unix.PidfdSendSignal(int(fd), sig, nil, 0) }); err != nil {
+		return err
+	}
+	if errors.Is(sendErr, unix.ESRCH) {
+		return nil
+	}
+	return os.NewSyscallError("pidfd_send_signal", sendErr)
+}
+
+// WaitExit returns nil once the process has ended, all its threads with it, and
+// ctx's cause if that comes first. It holds no thread.
+func (h *Handle) WaitExit(ctx context.Context) error {
+	unblock := context.AfterFunc(ctx, func() { _ = h.pidfd.SetReadDeadline(time.Unix(1, 0)) })
+	defer unblock()
+	conn, err := h.pidfd.SyscallConn()
+	if err != nil {
+		return err
+	}
+	err = conn.Read(func(fd uintptr) bool {
+		fds := []unix.PollFd{{Fd: int32(fd), Events: unix.POLLIN}}
+		n, _ := unix.Poll(fds, 0)
+		return n > 0
+	})
+	if ctx.Err() != nil {
+		return context.Cause(ctx)
+	}
+	return err
+}
+
+// Describe is a live process as it is seen. It reports false where there is none.
+func Describe(pid int) (seam.Member, bool) {
+	stat, err := ReadStat(pid)
+	if err != nil || stat.Dead() {
+		return seam.Member{}, false
+	}
+	m := seam.Member{PID: pid, Started: startTime(stat.Started)}
+	// Unreadable, or gone by now: then only the number is known.
+	cmdline, err := os.ReadFile(procPath(pid, "cmdline"))
+	if err != nil || len(cmdline) == 0 {
+		return m, true
+	}
+	for arg := range bytes.SplitSeq(bytes.TrimSuffix(cmdline, []byte{0}), []byte{0}) {
+		m.Argv = append(m.Argv, string(arg))
+	}
+	return m, true
+}
+
+// startTime converts a start time in clock ticks since boot. User space sees
+// 100 ticks a second on every architecture (time(7)).
+func startTime(ticks uint64) time.Time {
+	var sinceBoot unix.Timespec
+	if err := unix.ClockGettime(unix.CLOCK_BOOTTIME, &sinceBoot); err != nil {
+		return time.Time{}
+	}
+	age := time.Duration(sinceBoot.Nano()) - time.Duration(ticks)*(time.Second/100)
+	return time.Now().Add(-max(age, 0))
+}
+
+func procPath(pid int, file string) string { return "/proc/" + strconv.Itoa(pid) + "/" + file }
+
+// Stat is what is read of /proc/PID/stat (proc_pid_stat(5)).
+type Stat struct {
+	State   byte
+	Group   int
+	Session int
+	Threads int
+	Started uint64 // clock ticks since boot: with the number, an identity
+}
+
+// Dead: a zombie holds no resources and runs nothing, unless only its first
+// thread has ended.
+func (s Stat) Dead() bool {
+	return (s.State == 'Z' || s.State == 'X' || s.State == 'x') && s.Threads <= 1
+}
+
+// ReadStat reads the stat of a process. Where there is none the error matches
+// fs.ErrNotExist or unix.ESRCH.
+func ReadStat(pid int) (Stat, error) {
+	data, err := os.ReadFile(procPath(pid, "stat"))
+	if err != nil {
+		return Stat{}, err
+	}
+	return ParseStat(data)
+}
+
+// ParseStat begins at the last parenthesis: the name before it is the
+// process's own choice and may hold anything.
+func ParseStat(data []byte) (Stat, error) {
+	_, after, found := bytes.Cut(data[max(bytes.LastIndexByte(data, ')'), 0):], []byte(") "))
+	fields := bytes.Fields(after)
+	// Fields are numbered from 1 in the manual; the state is the third.
+	const state, group, session, threads, started = 3, 5, 6, 20, 22
+	if !found || len(fields) <= started-state {
+		return Stat{}, fmt.Errorf("malformed /proc stat: %q", data)
+	}
+	field := func(n int) string { return string(fields[n-state]) }
+	s := Stat{State: field(state)[0]}
+	var errs [4]error
+	s.Group, errs[0] = strconv.Atoi(field(group))
+	s.Session, errs[1] = strconv.Atoi(field(session))
+	s.Threads, errs[2] = strconv.Atoi(field(threads))
+	s.Started, errs[3] = strconv.ParseUint(field(started), 10, 64)
+	return s, errors.Join(errs[:]...)
+}
