@@ -33,7 +33,7 @@ const (
 	CodeInterpreterNotFound Code = "interpreter_not_found" // the executable's interpreter is absent. Matches fs.ErrNotExist
 	CodeNotExecutable       Code = "not_executable"        // found, and may not or cannot be executed
 	CodeTooLong             Code = "too_long"              // argv and environment exceed what the system takes
-	CodeContainment         Code = "containment"           // less containment than Spec.Require, or a forced kind that is not to be had
+	CodeContainment         Code = "containment"           // less than Spec.Require, a forced kind that is not to be had, or what was to own the launch failed
 	CodeNameInUse           Code = "name_in_use"           // a live range has that name
 	CodeClosed              Code = "closed"                // the runtime was closed. Matches ErrClosed
 	CodeUncertain           Code = "uncertain"             // the start failed and something of it may live; it stays owned

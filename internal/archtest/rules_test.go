@@ -51,6 +51,17 @@ var layers = []layer{
 		reason:   "managed works with any owner and knows none",
 	},
 	{
+		path:     "internal/cgroup",
+		module:   []string{"seam", "internal/owner", "internal/process"},
+		external: []string{sys},
+		reason:   "a cgroup is a range, whoever made it",
+	},
+	{
+		path:     "internal/systemd",
+		external: []string{"github.com/godbus/dbus/v5"},
+		reason:   "systemd asks for units, and knows nothing of ranges",
+	},
+	{
 		path:     "internal/wire",
 		module:   []string{"seam", "internal/..."},
 		external: []string{sys, "github.com/hashicorp/yamux"},
@@ -68,7 +79,6 @@ var layers = []layer{
 		external: []string{
 			sys,
 			"github.com/creack/pty",
-			"github.com/coreos/go-systemd/v22",
 			"github.com/godbus/dbus/v5",
 		},
 		fx:     true,
@@ -80,7 +90,6 @@ var layers = []layer{
 		external: []string{
 			sys,
 			"github.com/creack/pty",
-			"github.com/coreos/go-systemd/v22",
 			"github.com/godbus/dbus/v5",
 		},
 		fx:     true,
@@ -150,6 +159,7 @@ var layers = []layer{
 var forTests = layer{
 	module: []string{"seam", "seam/seamtest", "internal/testproc", "fsworld", "providers/..."},
 	external: []string{
+		sys,
 		"github.com/google/go-cmp",
 		"github.com/rogpeppe/go-internal",
 		"go.uber.org/goleak",

@@ -37,6 +37,11 @@ type Params struct {
 	// Collectors by stream; nil where the mode is not Collect.
 	Collectors [2]*Collector
 
+	// Proved is called once, when the range is proven empty and before anyone
+	// learns of it: what is unique among live ranges is free when WaitEmpty says
+	// so.
+	Proved func()
+
 	// Released is called once, when the range is empty and everything that
 	// worked for the process has been joined. err is what releasing it gave.
 	Released func(p *Process, err error)
@@ -146,6 +151,9 @@ func (p *Process) observe() {
 		p.fail(err)
 		<-p.retry // until someone wants to know, or the ladder goes on
 	}
+	if p.Proved != nil {
+		p.Proved()
+	}
 	p.mu.Lock()
 	close(p.empty) // under mu: Terminate starts no ladder after this
 	p.mu.Unlock()
@@ -241,7 +249,11 @@ func (p *Process) drain(ctx context.Context) error {
 	if len(quiet) == 0 {
 		return nil
 	}
-	timer := time.NewTimer(time.Until(p.exitedAt.Add(p.Drain)))
+	left := time.Until(p.exitedAt.Add(p.Drain))
+	if left <= 0 {
+		return nil // whatever ctx says: nothing is waited for
+	}
+	timer := time.NewTimer(left)
 	defer timer.Stop()
 	for _, event := range append(quiet, p.empty) {
 		select {

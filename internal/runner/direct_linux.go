@@ -70,6 +70,22 @@ func (d *Direct) Lost() bool {
 	return ended && exit.Lost
 }
 
+// Kill ends the process itself, and nothing else of its range.
+func (d *Direct) Kill() error {
+	conn, err := d.pidfd.SyscallConn()
+	if err != nil {
+		return err
+	}
+	killErr := error(nil)
+	if err := conn.Control(func(fd uintptr) { killErr = unix.PidfdSendSignal(int(fd), unix.SIGKILL, nil, 0) }); err != nil {
+		return err
+	}
+	if errors.Is(killErr, unix.ESRCH) {
+		return nil
+	}
+	return os.NewSyscallError("pidfd_send_signal", killErr)
+}
+
 // Release implements [owner.Direct].
 func (d *Direct) Release() error {
 	conn, err := d.pidfd.SyscallConn()

@@ -18,8 +18,33 @@ import (
 //
 // Linux 5.4 (waitid on a pidfd).
 func Start(r owner.Request) (*Direct, error) {
-	var fds [3]uintptr
-	for i, f := range r.Stdio {
+	return start(launch{path: r.Path, argv: r.Argv, env: r.Env, dir: r.Dir, files: r.Stdio[:], cgroup: -1})
+}
+
+// StartIn is Start inside the cgroup v2 directory that dir is open on
+// (CLONE_INTO_CGROUP, Linux 5.7).
+func StartIn(dir *os.File, r owner.Request) (*Direct, error) {
+	fd, err := descriptor(dir)
+	if err != nil {
+		return nil, err
+	}
+	defer runtime.KeepAlive(dir)
+	return start(launch{path: r.Path, argv: r.Argv, env: r.Env, dir: r.Dir, files: r.Stdio[:], cgroup: int(fd)})
+}
+
+// launch is what start starts.
+type launch struct {
+	path   string
+	argv   []string
+	env    []string
+	dir    string
+	files  []*os.File // by descriptor number
+	cgroup int        // a descriptor of a cgroup to start in; -1 for this process's
+}
+
+func start(l launch) (*Direct, error) {
+	fds := make([]uintptr, len(l.files))
+	for i, f := range l.files {
 		fd, err := descriptor(f)
 		if err != nil {
 			return nil, err
@@ -27,14 +52,13 @@ func Start(r owner.Request) (*Direct, error) {
 		fds[i] = fd
 	}
 	pidfd := -1
-	attr := &syscall.ProcAttr{
-		Dir:   r.Dir,
-		Env:   r.Env,
-		Files: fds[:],
-		Sys:   &syscall.SysProcAttr{Setsid: true, PidFD: &pidfd},
+	sys := &syscall.SysProcAttr{Setsid: true, PidFD: &pidfd}
+	if l.cgroup >= 0 {
+		sys.UseCgroupFD, sys.CgroupFD = true, l.cgroup
 	}
-	pid, err := startUnmasked(r.Path, r.Argv, attr)
-	runtime.KeepAlive(r.Stdio)
+	attr := &syscall.ProcAttr{Dir: l.dir, Env: l.env, Files: fds, Sys: sys}
+	pid, err := startUnmasked(l.path, l.argv, attr)
+	runtime.KeepAlive(l.files)
 	if err != nil {
 		return nil, err
 	}

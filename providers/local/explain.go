@@ -20,6 +20,11 @@ import (
 // fact, and only at what the failed start had already been told.
 func explain(err error, r owner.Request) error {
 	op := &seam.OpError{Op: "spawn", Argv0: r.Argv[0], Code: seam.CodeIO, Err: err}
+	var failed *ownerError
+	if errors.As(err, &failed) {
+		op.Code = seam.CodeContainment
+		return op
+	}
 	if errors.Is(err, syscall.E2BIG) {
 		op.Code, op.Err = seam.CodeTooLong, fmt.Errorf("arguments and environment: %w", err)
 		return op
@@ -58,6 +63,14 @@ func explain(err error, r owner.Request) error {
 	}
 	return op
 }
+
+// ownerError is a launch that failed for what owns it, not for its target.
+type ownerError struct{ err error }
+
+func (e *ownerError) Error() string { return e.err.Error() }
+
+// Unwrap returns the reason.
+func (e *ownerError) Unwrap() error { return e.err }
 
 // explainDir says what is wrong with a working directory; nil if nothing is.
 func explainDir(dir, argv0 string) error {

@@ -1,6 +1,10 @@
 package local
 
-import "os"
+import (
+	"os"
+
+	"github.com/corral-world/corral/internal/runner"
+)
 
 // Main is the first line of every embedder's main function, and of a TestMain.
 // It returns at once, unless this process is one that Corral started for its
@@ -15,6 +19,7 @@ import "os"
 //
 // The error is one of the operating system's, and leaves the process as it was.
 func Main() error {
+	runner.Main()
 	return cleanInheritable()
 }
 

@@ -59,12 +59,12 @@ type Config struct {
 // Runtime is this host's subprocess half. Make it with [New], end it with
 // [Runtime.Close].
 type Runtime struct {
-	config   Config
-	logger   *slog.Logger
-	launcher owner.Launcher
-	base     []string // the scrubbed environment
-	dropped  []string // names of what was scrubbed
-	spill    *spillStore
+	config    Config
+	logger    *slog.Logger
+	selection *selection
+	base      []string // the scrubbed environment
+	dropped   []string // names of what was scrubbed
+	spill     *spillStore
 
 	warn  sync.Once // the containment warning
 	sweep sync.Once // of dead runtimes' spill directories
@@ -73,8 +73,9 @@ type Runtime struct {
 
 	mu     sync.Mutex
 	closed bool
-	live   map[string]*managed.Process // by name; nil while it starts. A range leaves it when it is proven empty
-	pipes  map[*callerPipe]struct{}    // streams that callers have not closed
+	names  map[string]struct{}           // of ranges that start or live
+	live   map[*managed.Process]struct{} // until everything that worked for them has been joined
+	pipes  map[*callerPipe]struct{}      // streams that callers have not closed
 }
 
 var _ seam.Subprocess = (*Runtime)(nil)
@@ -98,17 +99,18 @@ func New(config Config) (*Runtime, error) {
 		config: config,
 		logger: config.Logger,
 		spill:  &spillStore{config: config.Spill},
-		live:   make(map[string]*managed.Process),
+		names:  make(map[string]struct{}),
+		live:   make(map[*managed.Process]struct{}),
 		pipes:  make(map[*callerPipe]struct{}),
 	}
 	if r.logger == nil {
 		r.logger = slog.New(slog.DiscardHandler)
 	}
-	launcher, err := selectLauncher(config.Containment)
+	selection, err := newSelection(config.Containment)
 	if err != nil {
 		return nil, err
 	}
-	r.launcher = launcher
+	r.selection = selection
 	environ := config.Environ
 	if environ == nil {
 		environ = os.Environ()
@@ -129,8 +131,17 @@ func (r *Runtime) Containment(ctx context.Context) (seam.Containment, error) {
 	if ctx.Err() != nil {
 		return seam.Containment{}, seam.Aborted(ctx, "containment", "")
 	}
-	return r.launcher.Containment(), nil
+	launcher, err := r.selection.choose(ctx)
+	if err != nil {
+		return seam.Containment{}, err
+	}
+	return launcher.Containment(), nil
 }
+
+// Attempts returns the ways to own launches that the last choice tried, the
+// strongest first, and why they are not used. It is what Containment's Reason
+// says, for programs.
+func (r *Runtime) Attempts() []Attempt { return r.selection.last() }
 
 // Start removes what runtimes that died have left on this host. The first
 // launch does it too, where Start was not called.
@@ -162,32 +173,35 @@ func (r *Runtime) Spawn(ctx context.Context, spec seam.Spec) (seam.Process, erro
 	if ctx.Err() != nil {
 		return nil, seam.Aborted(ctx, "spawn", argv0)
 	}
-	if err := r.permits(&spec); err != nil {
+	launcher, err := r.selection.choose(ctx)
+	if err != nil {
 		return nil, err
 	}
-	name, err := r.admit(spec.Name)
-	if err != nil {
-		err.Argv0 = argv0
+	if err := permits(launcher.Containment(), &spec); err != nil {
 		return nil, err
+	}
+	name, refused := r.admit(spec.Name)
+	if refused != nil {
+		refused.Argv0 = argv0
+		return nil, refused
 	}
 	defer r.starting.Done()
-	p, launchErr := r.launch(ctx, name, &spec)
+	p, launchErr := r.launch(ctx, launcher, name, &spec)
 	if launchErr != nil {
 		r.mu.Lock()
 		defer r.mu.Unlock()
-		delete(r.live, name)
+		delete(r.names, name)
 		return nil, launchErr
 	}
 	r.mu.Lock()
-	r.live[name] = p
+	r.live[p] = struct{}{}
 	r.mu.Unlock()
 	p.Run() // which ends in released, so only now
 	return p, nil
 }
 
-// permits refuses what this runtime's containment can't do.
-func (r *Runtime) permits(spec *seam.Spec) error {
-	containment := r.launcher.Containment()
+// permits refuses what a containment can't do.
+func permits(containment seam.Containment, spec *seam.Spec) error {
 	refuse := func(code seam.Code, err error) error {
 		return &seam.OpError{Op: "spawn", Argv0: spec.Argv[0], Code: code, Err: err}
 	}
@@ -206,7 +220,7 @@ func (r *Runtime) permits(spec *seam.Spec) error {
 	return nil
 }
 
-// admit reserves a name in the live set, and counts a launch under way.
+// admit reserves a name, and counts a launch under way.
 func (r *Runtime) admit(name string) (string, *seam.OpError) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -216,13 +230,20 @@ func (r *Runtime) admit(name string) (string, *seam.OpError) {
 	if name == "" {
 		name = "run-" + strings.ToLower(rand.Text()[:10])
 	}
-	if _, taken := r.live[name]; taken {
+	if _, taken := r.names[name]; taken {
 		return "", &seam.OpError{Op: "spawn", Code: seam.CodeNameInUse,
 			Err: &seam.FieldError{Field: "Name", Problem: fmt.Sprintf("is in use by a live range: %q", name)}}
 	}
-	r.live[name] = nil
+	r.names[name] = struct{}{}
 	r.starting.Add(1)
 	return name, nil
+}
+
+// proved frees the name of an empty range.
+func (r *Runtime) proved(name string) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	delete(r.names, name)
 }
 
 // released takes an empty range out of the live set.
@@ -232,16 +253,16 @@ func (r *Runtime) released(p *managed.Process, err error) {
 	}
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	delete(r.live, p.Name())
+	delete(r.live, p)
 }
 
 // launch starts the target.
-func (r *Runtime) launch(ctx context.Context, name string, spec *seam.Spec) (*managed.Process, error) {
+func (r *Runtime) launch(ctx context.Context, launcher owner.Launcher, name string, spec *seam.Spec) (*managed.Process, error) {
 	request, err := r.resolve(ctx, spec)
 	if err != nil {
 		return nil, err
 	}
-	if err := r.prepare(ctx, spec); err != nil {
+	if err := r.prepare(ctx, launcher.Containment(), spec); err != nil {
 		return nil, &seam.OpError{Op: "spawn", Argv0: spec.Argv[0], Code: seam.CodeIO, Err: err}
 	}
 	streams, err := openStreams(spec)
@@ -249,9 +270,9 @@ func (r *Runtime) launch(ctx context.Context, name string, spec *seam.Spec) (*ma
 		return nil, &seam.OpError{Op: "spawn", Argv0: spec.Argv[0], Code: seam.CodeIO, Err: err}
 	}
 	request.Stdio = streams.target
-	direct, own, err := r.launcher.Launch(ctx, request)
+	direct, own, err := launcher.Launch(ctx, request)
 	if script, ok := asScript(request, err); ok {
-		direct, own, err = r.launcher.Launch(ctx, script)
+		direct, own, err = launcher.Launch(ctx, script)
 	}
 	streams.closeTarget()
 	if err != nil {
@@ -261,12 +282,13 @@ func (r *Runtime) launch(ctx context.Context, name string, spec *seam.Spec) (*ma
 
 	params := managed.Params{
 		Name:        name,
-		Containment: r.launcher.Containment(),
+		Containment: launcher.Containment(),
 		Grace:       spec.Grace,
 		Drain:       spec.Drain,
 		Direct:      direct,
 		Owner:       own,
 		Data:        spec.Stdin.Data,
+		Proved:      func() { r.proved(name) },
 		Released:    r.released,
 	}
 	streams.hand(r, spec, &params)
@@ -274,15 +296,15 @@ func (r *Runtime) launch(ctx context.Context, name string, spec *seam.Spec) (*ma
 }
 
 // prepare is done before each launch, and before any part of it.
-func (r *Runtime) prepare(ctx context.Context, spec *seam.Spec) error {
+func (r *Runtime) prepare(ctx context.Context, c seam.Containment, spec *seam.Spec) error {
 	if err := r.Start(ctx); err != nil {
 		return err
 	}
-	r.warn.Do(func() {
-		if c := r.launcher.Containment(); !c.Complete {
+	if !c.Complete {
+		r.warn.Do(func() {
 			r.logger.Warn("commands can leave processes behind", "containment", c.Kind, "escapes", c.Escapes, "reason", c.Reason)
-		}
-	})
+		})
+	}
 	if spec.Stdout.SpillMaxBytes > 0 || spec.Stderr.SpillMaxBytes > 0 {
 		if err := r.spill.open(); err != nil {
 			return fmt.Errorf("spill directory: %w", err)
@@ -330,7 +352,7 @@ func (r *Runtime) Close(ctx context.Context) error {
 	for _, pipe := range r.openPipes() {
 		_ = pipe.Close()
 	}
-	return r.spill.Close()
+	return errors.Join(r.spill.Close(), r.selection.Close(ctx))
 }
 
 // join waits for the end of a range that was terminated. The ladder bounds it:
@@ -358,7 +380,7 @@ func (r *Runtime) KillAll() {
 func (r *Runtime) liveRanges() []*managed.Process {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	return slices.DeleteFunc(slices.Collect(maps.Values(r.live)), func(p *managed.Process) bool { return p == nil })
+	return slices.Collect(maps.Keys(r.live))
 }
 
 func (r *Runtime) openPipes() []*callerPipe {

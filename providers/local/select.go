@@ -3,23 +3,24 @@ package local
 import (
 	"fmt"
 
-	"github.com/corral-world/corral/internal/owner"
 	"github.com/corral-world/corral/seam"
 )
 
-// selectLauncher chooses the owner of every launch.
-func selectLauncher(forced seam.Kind) (owner.Launcher, error) {
-	launcher := strongestLauncher()
+// checkKind refuses a forced containment that is none.
+func checkKind(forced seam.Kind) error {
 	switch forced {
-	case "", launcher.Containment().Kind:
-		return launcher, nil
-	case seam.KindScope, seam.KindCgroup, seam.KindJob, seam.KindReaper, seam.KindGroup, seam.KindTree:
-		return nil, &seam.OpError{Op: "select containment", Code: seam.CodeContainment,
-			Err: fmt.Errorf("containment %q: %s", forced, noOwner)}
+	case "", seam.KindScope, seam.KindCgroup, seam.KindJob, seam.KindReaper, seam.KindGroup, seam.KindTree:
+		return nil
 	}
-	return nil, &seam.OpError{Op: "select containment", Code: seam.CodeInvalid,
+	return &seam.OpError{Op: "select containment", Code: seam.CodeInvalid,
 		Err: &seam.FieldError{Field: "Containment", Problem: fmt.Sprintf("names no kind: %q", forced)}}
 }
 
-// noOwner is why a kind is not chosen.
+// notToBeHad is the error of a forced containment that this host does not give.
+func notToBeHad(forced seam.Kind, reason string) error {
+	return &seam.OpError{Op: "select containment", Code: seam.CodeContainment,
+		Err: fmt.Errorf("containment %q is not to be had: %s", forced, reason)}
+}
+
+// noOwner is why a kind is not chosen that is not built.
 const noOwner = "this version of Corral has no such owner for this system"

@@ -1,0 +1,179 @@
+// Package app is where the parts meet: it chooses the providers of a world,
+// composes them and whatever is given to it with fx, and owns what fx does not,
+// the end.
+//
+// # The end
+//
+// fx skips the OnStop hooks that remain when its context ends, gives up on a
+// hook that blocks, and runs no OnStop for an OnStart that failed. An [App]
+// therefore closes the world's subprocess half itself, after fx and whatever fx
+// returned. An ended context makes that harder on commands, by leaving out the
+// rest of their grace, and not shorter than the proof that none is left.
+//
+// # Concurrency
+//
+// Start, Stop and Run are called from one goroutine; the rest from any.
+package app
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"time"
+
+	"go.uber.org/fx"
+	"go.uber.org/fx/fxevent"
+
+	"github.com/corral-world/corral/providers/local"
+	"github.com/corral-world/corral/seam"
+)
+
+// DefaultWorldID names this host's world where [Options] name none.
+const DefaultWorldID = "local"
+
+// Budgets of [App.Run].
+const (
+	DefaultStartTimeout = 15 * time.Second
+	DefaultStopTimeout  = 15 * time.Second
+)
+
+// Options say what an [App] is made of.
+type Options struct {
+	// Local configures this host's subprocess half. WorldID "" is
+	// DefaultWorldID, Logger nil is Options.Logger. Both halves of this host
+	// get its WorldID.
+	Local local.Config
+
+	// FS and Subprocess replace this host's halves. Nil: this host's.
+	//
+	// Ownership: a Subprocess that has a method Close(context.Context) error is
+	// closed by the App. KillAll is its method of that name or, without one, a
+	// Close whose context has ended.
+	FS         seam.FS
+	Subprocess seam.Subprocess
+
+	// Logger gets fx's events, at debug level, and is what Local.Logger
+	// defaults to. Nil: nobody does.
+	Logger *slog.Logger
+
+	// StartTimeout and StopTimeout are the budgets of Run. StopTimeout should
+	// exceed the longest grace of a command: at its end what is left is killed.
+	// 0: DefaultStartTimeout, DefaultStopTimeout.
+	StartTimeout, StopTimeout time.Duration
+}
+
+// App is a composed world and what was built on it.
+type App struct {
+	options Options
+	fx      *fx.App
+	events  *events
+	world   *seam.World
+	owner   owner // nil where the graph failed before it had one
+}
+
+// owner owns what a world's commands have started.
+type owner interface {
+	Close(context.Context) error
+	KillAll()
+}
+
+// New composes a world with more, and acquires nothing. The graph provides
+// *[seam.World], [seam.FS] and [seam.Subprocess]; more is built on these, and a
+// second provider of one of them is an error.
+//
+// Functions that more invokes run now. If one of them starts a command and a
+// later one fails, the command is killed before New returns.
+func New(options Options, more ...fx.Option) (*App, error) {
+	if options.Logger == nil {
+		options.Logger = slog.New(slog.DiscardHandler)
+	}
+	a := &App{options: options, events: newEvents(options.Logger)}
+	a.fx = fx.New(
+		fx.WithLogger(func() fxevent.Logger { return a.events }),
+		// First: hooks stop in reverse, and invocations run in this order.
+		fx.Module("corral",
+			chooseHalves(options),
+			fx.Provide(seam.NewWorld),
+			fx.Invoke(a.adopt),
+		),
+		fx.Options(more...),
+	)
+	if err := a.fx.Err(); err != nil {
+		return nil, errors.Join(fmt.Errorf("compose: %w", root(err)), a.close(ended()))
+	}
+	return a, nil
+}
+
+// World is the composed world.
+func (a *App) World() *seam.World { return a.world }
+
+// Start runs the OnStart hooks. When it fails nothing is left alive.
+func (a *App) Start(ctx context.Context) error {
+	if err := a.fx.Start(ctx); err != nil {
+		return errors.Join(fmt.Errorf("start: %w", a.events.startError(err)), a.close(ctx))
+	}
+	return nil
+}
+
+// Stop runs the OnStop hooks, and then ends what is left of the world's
+// commands and waits until it is proven gone. It may be called at any time and
+// again.
+//
+// ctx bounds the hooks and the commands' grace. When it ends, or had ended
+// before, hooks that remain are skipped, which is an error, commands are killed,
+// and the proof is waited for all the same. Where there is none the error
+// matches [seam.ErrUnproven].
+func (a *App) Stop(ctx context.Context) error {
+	err := a.fx.Stop(ctx)
+	if err != nil {
+		err = fmt.Errorf("stop: %w", err)
+	}
+	return errors.Join(err, a.close(ctx))
+}
+
+// Run starts the app, calls f, and stops the app when f returns or panics. f's
+// context is ctx: f returns when it has ended.
+func (a *App) Run(ctx context.Context, f func(context.Context) error) (err error) {
+	start, cancel := context.WithTimeout(ctx, orDefault(a.options.StartTimeout, DefaultStartTimeout))
+	defer cancel()
+	if err := a.Start(start); err != nil {
+		return err
+	}
+	defer func() {
+		stop, cancel := context.WithTimeout(context.WithoutCancel(ctx), orDefault(a.options.StopTimeout, DefaultStopTimeout))
+		defer cancel()
+		err = errors.Join(err, a.Stop(stop))
+	}()
+	return f(ctx)
+}
+
+// KillAll sends KILL to every command of the world. On this host it waits for
+// nothing: Stop is the proof.
+func (a *App) KillAll() { a.owner.KillAll() }
+
+// close ends the commands. It returns with the proof, whatever ctx says.
+func (a *App) close(ctx context.Context) error {
+	if a.owner == nil {
+		return nil
+	}
+	return a.owner.Close(ctx)
+}
+
+func (a *App) adopt(world *seam.World, owner owner) {
+	a.world, a.owner = world, owner
+}
+
+// ended is a context that has ended.
+func ended() context.Context {
+	ctx, cancel := context.WithCancel(context.Background())
+	cancel()
+	return ctx
+}
+
+func orDefault(d, otherwise time.Duration) time.Duration {
+	if d == 0 {
+		return otherwise
+	}
+	return d
+}

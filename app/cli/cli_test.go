@@ -1,0 +1,100 @@
+package cli_test
+
+import (
+	"bytes"
+	"encoding/json"
+	"fmt"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/corral-world/corral/app"
+	"github.com/corral-world/corral/app/cli"
+	"github.com/corral-world/corral/seam"
+	"github.com/corral-world/corral/seam/seamtest"
+)
+
+// runInMemory runs corral on a world in memory.
+func runInMemory(containment seam.Containment, args ...string) (code int, stdout, stderr string) {
+	memory := seamtest.NewMemWorld(seamtest.MemConfig{
+		Containment: containment,
+		Programs: map[string]seamtest.MemProgram{
+			"/bin/greet": func(p *seamtest.MemProc) int {
+				if _, err := fmt.Fprintln(p.Stdout, "hello", strings.Join(p.Argv[1:], " ")); err != nil {
+					return 1
+				}
+				return 4
+			},
+			"/bin/hour": func(p *seamtest.MemProc) int { p.Sleep(time.Hour); return 0 },
+			"/bin/crash": func(p *seamtest.MemProc) int {
+				p.Kill("SIGSEGV")
+				return 0
+			},
+		},
+	})
+	var out, err bytes.Buffer
+	code = cli.Program{
+		Args:   args,
+		Stdout: &out,
+		Stderr: &err,
+		App:    app.Options{FS: memory.FS(), Subprocess: memory},
+	}.Main()
+	return code, out.String(), err.String()
+}
+
+func TestExecInMemory(t *testing.T) {
+	for _, test := range []struct {
+		name string
+		args []string
+		code int
+		want map[string]any
+	}{
+		{"exit", []string{"greet", "a", "b"}, 4, map[string]any{"exit_code": 4.0, "signal": nil, "cause": "exited", "empty": true}},
+		{"signal", []string{"crash"}, 139, map[string]any{"exit_code": nil, "signal": "SIGSEGV", "cause": "signaled"}},
+		{"timeout", []string{"--timeout", "10ms", "hour"}, 124, map[string]any{"cause": "terminated", "cause_detail": "timeout after 10ms"}},
+		{"complete", []string{"--require", "complete", "greet"}, 4, map[string]any{"cause": "exited"}},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			code, stdout, stderr := runInMemory(seam.Containment{}, append([]string{"exec", "--json", "--dir", "/"}, test.args...)...)
+			if code != test.code {
+				t.Errorf("exit code %d, want %d\n%s", code, test.code, stderr)
+			}
+			var object map[string]any
+			if err := json.Unmarshal([]byte(stdout), &object); err != nil {
+				t.Fatalf("%v in %q", err, stdout)
+			}
+			for name, want := range test.want {
+				if got, ok := object[name]; !ok || got != want {
+					t.Errorf("%s = %v, want %v", name, got, want)
+				}
+			}
+		})
+	}
+}
+
+// TestInheritInMemory: a world that is not this process's host refuses to pass
+// streams through, which is what exec does without --json.
+func TestInheritInMemory(t *testing.T) {
+	code, stdout, stderr := runInMemory(seam.Containment{}, "exec", "--dir", "/", "greet")
+	if code != 125 || stdout != "" || !strings.Contains(stderr, "Stdout.Mode can't be had") {
+		t.Errorf("exit code %d, stdout %q, stderr %q", code, stdout, stderr)
+	}
+}
+
+func TestDoctorInMemory(t *testing.T) {
+	code, stdout, stderr := runInMemory(seam.Containment{Kind: seam.KindCgroup, Complete: true}, "doctor", "--json")
+	var object struct {
+		World       string
+		Containment struct {
+			Kind     string
+			Complete bool
+		}
+		Limits struct{ Enforceable []string }
+	}
+	if err := json.Unmarshal([]byte(stdout), &object); code != 0 || err != nil {
+		t.Fatalf("exit code %d, %v\n%s%s", code, err, stdout, stderr)
+	}
+	if object.World != "memory" || object.Containment.Kind != "cgroup" || !object.Containment.Complete || len(object.Limits.Enforceable) != 3 {
+		t.Errorf("doctor: %+v", object)
+	}
+}

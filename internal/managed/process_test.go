@@ -1,0 +1,188 @@
+package managed_test
+
+import (
+	"context"
+	"errors"
+	"io"
+	"slices"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/corral-world/corral/internal/managed"
+	"github.com/corral-world/corral/internal/owner"
+	"github.com/corral-world/corral/seam"
+)
+
+// Who holds a collected stream open outside the range gets the drain, and then
+// the stream is cut off.
+func TestStreamHeldOutsideIsCutOff(t *testing.T) {
+	for _, c := range []struct {
+		name  string
+		hurry bool
+		want  time.Duration // from the proof to the end of both streams
+	}{{"after the drain", false, 5 * time.Second}, {"when hurried", true, 0}} {
+		t.Run(c.name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				var collectors [2]*managed.Collector
+				for i := range collectors {
+					reader, writer := io.Pipe()
+					defer writer.Close()
+					collectors[i] = managed.NewCollector(managed.CollectorParams{Source: &managed.ReaderSource{Reader: reader}, MaxBytes: 10})
+					go func() { _, _ = writer.Write([]byte("before")) }() // it ends when that was read
+				}
+				p := newProcess(managed.Params{Collectors: collectors, Drain: 5 * time.Second})
+				synctest.Wait()
+				p.exit()
+				time.Sleep(time.Second)
+				p.owner.end()
+				begin := time.Now()
+				if c.hurry {
+					p.Hurry()
+				}
+				for _, stream := range []seam.Stream{seam.Stdout, seam.Stderr} {
+					if err := p.Output(stream).WaitEnd(t.Context()); err != nil {
+						t.Fatal(err)
+					}
+					if w := p.Output(stream).ReadFrom(0); string(w.Data) != "before" || !w.Ended || !w.Cut {
+						t.Errorf("%v: %+v, want what came before, cut", stream, w)
+					}
+				}
+				<-p.Done()
+				if got := time.Since(begin); got != c.want {
+					t.Errorf("cut off after %v, want %v", got, c.want)
+				}
+			})
+		})
+	}
+}
+
+// A target that does not read its data holds nothing up.
+func TestFeedEndsWithRange(t *testing.T) {
+	reader, writer := io.Pipe()
+	defer reader.Close()
+	p := newProcess(managed.Params{Feed: writer, Data: []byte("never read")})
+	p.exit()
+	p.owner.end()
+	<-p.Done()
+}
+
+// What the owner can't tell is unproven, with its reason; asking again has it
+// look again.
+func TestUnproven(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		reason := errors.New("nothing to be seen")
+		p := newProcess(managed.Params{})
+		p.owner.unclear = []error{reason, reason}
+		p.exit()
+		p.owner.end()
+		synctest.Wait() // the first observation has failed
+		if err := p.WaitEmpty(t.Context()); !errors.Is(err, seam.ErrUnproven) || !errors.Is(err, reason) {
+			t.Errorf("WaitEmpty: %v, want unproven because of %v", err, reason)
+		}
+		if err := p.WaitEmpty(t.Context()); err != nil {
+			t.Errorf("WaitEmpty again: %v", err)
+		}
+		<-p.Done()
+	})
+}
+
+// The name of a range is free before anyone learns that it is empty.
+func TestProvedComesFirst(t *testing.T) {
+	var order []string
+	var p *fakeProcess
+	p = newProcess(managed.Params{
+		Proved: func() {
+			if p.WaitEmpty(ended()) == nil {
+				t.Error("WaitEmpty is nil before Proved has returned")
+			}
+			order = append(order, "proved")
+		},
+		Released: func(*managed.Process, error) { order = append(order, "released") },
+	})
+	p.exit()
+	p.owner.end()
+	<-p.Done()
+	if want := []string{"proved", "released"}; !slices.Equal(order, want) {
+		t.Errorf("got %q, want %q", order, want)
+	}
+}
+
+func ended() context.Context {
+	ctx, cancel := context.WithCancel(context.Background())
+	cancel()
+	return ctx
+}
+
+func TestLadder(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		p := newProcess(managed.Params{Grace: 3 * time.Second})
+		p.owner.killErr = errors.New("not permitted")
+		p.owner.members = []seam.Member{{PID: 4711}}
+		p.exit()
+		p.Terminate(nil)
+		begin := time.Now()
+		time.Sleep(3*time.Second - time.Nanosecond)
+		synctest.Wait()
+		if got := p.owner.sent(); !slices.Equal(got, []owner.Signal{owner.Terminate}) {
+			t.Errorf("within the grace: %v, want TERM", got)
+		}
+		time.Sleep(time.Nanosecond)
+		synctest.Wait()
+		if got := p.owner.sent(); !slices.Equal(got, []owner.Signal{owner.Terminate, owner.Kill}) {
+			t.Errorf("after the grace: %v, want TERM and KILL", got)
+		}
+
+		// What KILL does not end is told: who lives, and what KILL said.
+		err := p.WaitEmpty(t.Context())
+		if !errors.Is(err, seam.ErrUnproven) || !errors.Is(err, p.owner.killErr) || !strings.Contains(err.Error(), "4711") {
+			t.Errorf("WaitEmpty: %v, want unproven, with member and reason", err)
+		}
+		if passed := time.Since(begin); passed < 8*time.Second || passed > 10*time.Second {
+			t.Errorf("WaitEmpty answered %v after Terminate, want 5s after the grace of 3s", passed)
+		}
+
+		p.owner.end()
+		if err := p.WaitEmpty(t.Context()); err != nil {
+			t.Errorf("WaitEmpty after the end: %v", err)
+		}
+		<-p.Done()
+		sent := len(p.owner.sent())
+		time.Sleep(time.Minute)
+		if got := len(p.owner.sent()); got != sent {
+			t.Errorf("%d signals after the proof", got-sent)
+		}
+	})
+}
+
+// Kill ends the grace, and says what sending gave.
+func TestKillEndsGrace(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		begin := time.Now()
+		p := newProcess(managed.Params{Grace: time.Hour})
+		p.owner.mortal, p.owner.killErr = true, errors.New("one was missed")
+		p.exit()
+		if err := p.Kill(errors.New("a cause")); !errors.Is(err, p.owner.killErr) {
+			t.Errorf("Kill: %v, want %v", err, p.owner.killErr)
+		}
+		<-p.Done()
+		if passed := time.Since(begin); passed != 0 {
+			t.Errorf("it took %v", passed)
+		}
+	})
+}
+
+// A direct process that someone else reaped is lost, whoever asked for its end.
+func TestLost(t *testing.T) {
+	p := newProcess(managed.Params{Grace: time.Hour})
+	p.direct.exit = owner.Exit{Lost: true, Code: -1}
+	p.Terminate(nil)
+	p.exit()
+	p.owner.end()
+	outcome, err := p.Wait(t.Context())
+	if err != nil || outcome.End != seam.EndLost || outcome.ExitCode != -1 {
+		t.Errorf("outcome %+v, %v; want lost", outcome, err)
+	}
+	<-p.Done()
+}

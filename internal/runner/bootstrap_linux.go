@@ -1,0 +1,274 @@
+package runner
+
+import (
+	"bufio"
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"syscall"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/corral-world/corral/internal/owner"
+)
+
+// A bootstrap is this program started again in the target's place: it holds
+// until it was put where it belongs, and then becomes the target.
+//
+//	parent                                   bootstrap
+//	  | start: the target's session,            |
+//	  | streams and directory; control          |
+//	  | socket on descriptor 3                  |
+//	  |                                         | waits
+//	  | puts the process into its range,        |
+//	  | and verifies that the kernel did        |
+//	  | -- request: path, argv, env, dir -----> |
+//	  |                                         | chdir
+//	  | <------------------------- exec record  |
+//	  |                                         | execve: the socket closes
+//	  | <--------------------------------- EOF  |
+//	  |
+//	  | or, where chdir or execve fail:
+//	  | <---------- error record: step, errno   |
+//	  | <--------------------------------- EOF  | exits
+//
+// An error record wins over everything. EOF after the exec record means that
+// the target started. EOF without it is a failed start: nothing of the target ran.
+const (
+	verbBootstrap = "bootstrap"
+
+	recordExec  = 'X'
+	recordError = 'E'
+)
+
+var verbs = map[string]func(){
+	verbBootstrap: bootstrap,
+	verbProbe:     func() { os.Exit(0) },
+	Guardian:      guard,
+}
+
+const (
+	// verbProbe does nothing, successfully.
+	verbProbe = "probe"
+
+	// Guardian waits for the end of its standard input, and ends.
+	Guardian = "guardian"
+)
+
+// Select is the variable, and all of the environment, that has this program run
+// as a runner.
+func Select(verb string) string { return selector + "=" + verb }
+
+// guard lives as long as the harness does, whose end, of whatever, closes the
+// other end of the pipe.
+func guard() {
+	_, _ = io.Copy(io.Discard, os.Stdin) // nothing is ever written
+	os.Exit(0)
+}
+
+// Probe is a request whose target is known to be good: this program itself, as
+// a runner that ends at once.
+func Probe(stdio [3]*os.File) owner.Request {
+	return owner.Request{
+		Path:  "/proc/self/exe",
+		Argv:  []string{"corral-runner"},
+		Dir:   "/",
+		Env:   []string{Select(verbProbe)},
+		Stdio: stdio,
+	}
+}
+
+// maxRequestBytes bounds what a bootstrap reads: the system takes less in one
+// execve (a quarter of the stack's limit, at most 6 MiB).
+const maxRequestBytes = 16 << 20
+
+// Held is a bootstrap that waits to become the target.
+type Held struct {
+	*Direct
+	control *os.File
+}
+
+// Hold starts a bootstrap for r. It runs nothing of the target's before Release.
+func Hold(r owner.Request) (*Held, error) {
+	if !Linked() {
+		return nil, ErrNotLinked
+	}
+	pair, err := unix.Socketpair(unix.AF_UNIX, unix.SOCK_STREAM|unix.SOCK_CLOEXEC, 0)
+	if err != nil {
+		return nil, os.NewSyscallError("socketpair", err)
+	}
+	theirs := os.NewFile(uintptr(pair[1]), "control")
+	defer theirs.Close()
+	if err := unix.SetNonblock(pair[0], true); err != nil {
+		_ = unix.Close(pair[0])
+		return nil, os.NewSyscallError("fcntl", err)
+	}
+	control := os.NewFile(uintptr(pair[0]), "control")
+	direct, err := start(launch{
+		// The magic link is this program even when its file was replaced.
+		path:   "/proc/self/exe",
+		argv:   []string{"corral-runner"},
+		env:    []string{Select(verbBootstrap)},
+		dir:    "/",
+		files:  []*os.File{r.Stdio[0], r.Stdio[1], r.Stdio[2], theirs},
+		cgroup: -1,
+	})
+	if err != nil {
+		_ = control.Close()
+		return nil, err
+	}
+	return &Held{Direct: direct, control: control}, nil
+}
+
+// ErrLost is matched when a bootstrap ended without a word.
+var ErrLost = errors.New("bootstrap ended before it started the target")
+
+// Become has the bootstrap become the target of r, and returns nil once it has.
+// An error is the system's own about chdir or execve, as a plain start's would
+// be, or matches ErrLost; nothing of the target ran. deadline bounds the wait.
+func (h *Held) Become(r owner.Request, deadline time.Time) error {
+	defer h.control.Close()
+	if err := h.control.SetDeadline(deadline); err != nil {
+		return err
+	}
+	if err := writeRequest(h.control, r); err != nil {
+		return fmt.Errorf("%w: %w", ErrLost, err)
+	}
+	records, err := io.ReadAll(io.LimitReader(h.control, 64))
+	if err != nil {
+		return fmt.Errorf("%w: %w", ErrLost, err)
+	}
+	return readRecords(records)
+}
+
+// Abandon gives up a bootstrap that was not released: it ends by itself, and is
+// killed for good measure. The caller reaps it.
+func (h *Held) Abandon() {
+	_ = h.control.Close()
+	_ = h.Direct.Kill()
+}
+
+// readRecords judges what a bootstrap wrote before its end of the socket closed.
+func readRecords(records []byte) error {
+	var started bool
+	for len(records) > 0 {
+		switch {
+		case records[0] == recordExec && !started:
+			started, records = true, records[1:]
+		case records[0] == recordError && len(records) == 6:
+			errno := syscall.Errno(binary.LittleEndian.Uint32(records[2:]))
+			if records[1] == 'd' {
+				return &os.PathError{Op: "chdir", Path: "", Err: errno}
+			}
+			return errno
+		default:
+			return fmt.Errorf("%w: it wrote %q", ErrLost, records)
+		}
+	}
+	if !started {
+		return ErrLost
+	}
+	return nil
+}
+
+// writeRequest writes a request: lists of strings, each a count or length of 32
+// bits and the bytes as they are; names of files and variables need not be text.
+func writeRequest(w io.Writer, r owner.Request) error {
+	buffered := bufio.NewWriter(w)
+	for _, list := range [][]string{{r.Path, r.Dir}, r.Argv, r.Env} {
+		writeUint32(buffered, len(list))
+		for _, s := range list {
+			writeUint32(buffered, len(s))
+			_, _ = buffered.WriteString(s) // the first error is Flush's
+		}
+	}
+	return buffered.Flush()
+}
+
+func writeUint32(w *bufio.Writer, n int) {
+	var b [4]byte
+	binary.LittleEndian.PutUint32(b[:], uint32(n))
+	_, _ = w.Write(b[:]) // the first error is Flush's
+}
+
+// readRequest is strict: what is not exactly a request is an error.
+func readRequest(r io.Reader) (request owner.Request, err error) {
+	limited := &io.LimitedReader{R: r, N: maxRequestBytes}
+	buffered := bufio.NewReader(limited)
+	var head []string
+	for _, list := range []*[]string{&head, &request.Argv, &request.Env} {
+		if *list, err = readStrings(buffered); err != nil {
+			return request, err
+		}
+	}
+	if len(head) != 2 || head[0] == "" || len(request.Argv) == 0 {
+		return request, errors.New("malformed request")
+	}
+	request.Path, request.Dir = head[0], head[1]
+	return request, nil
+}
+
+func readStrings(r *bufio.Reader) ([]string, error) {
+	count, err := readUint32(r)
+	if err != nil {
+		return nil, err
+	}
+	var list []string
+	for range count {
+		n, err := readUint32(r)
+		if err != nil {
+			return nil, err
+		}
+		b := make([]byte, n)
+		if _, err := io.ReadFull(r, b); err != nil {
+			return nil, err
+		}
+		list = append(list, string(b))
+	}
+	return list, nil
+}
+
+func readUint32(r *bufio.Reader) (uint32, error) {
+	var b [4]byte
+	if _, err := io.ReadFull(r, b[:]); err != nil {
+		return 0, err
+	}
+	n := binary.LittleEndian.Uint32(b[:])
+	if n > maxRequestBytes {
+		return 0, errors.New("request too long")
+	}
+	return n, nil
+}
+
+// bootstrap is the runner's side. It never returns.
+func bootstrap() {
+	control := os.NewFile(controlFD, "control")
+	unix.CloseOnExec(controlFD)
+	request, err := readRequest(control)
+	if err != nil {
+		// Who started it gave it up; there is nobody to tell.
+		os.Exit(exitProtocol)
+	}
+	if err := syscall.Chdir(request.Dir); err != nil {
+		bootstrapFailed(control, 'd', err)
+	}
+	if _, err := control.Write([]byte{recordExec}); err != nil {
+		os.Exit(exitProtocol)
+	}
+	// Exec restores the limit on descriptors that Go raised at its start, and
+	// handlers become default dispositions; mask and umask are as they came.
+	bootstrapFailed(control, 'x', syscall.Exec(request.Path, request.Argv, request.Env))
+}
+
+func bootstrapFailed(control *os.File, step byte, err error) {
+	record := []byte{recordError, step, 0, 0, 0, 0}
+	var errno syscall.Errno
+	if errors.As(err, &errno) {
+		binary.LittleEndian.PutUint32(record[2:], uint32(errno))
+	}
+	_, _ = control.Write(record)
+	os.Exit(127)
+}

@@ -1,0 +1,117 @@
+package local
+
+import (
+	"context"
+	"crypto/rand"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/corral-world/corral/internal/cgroup"
+	"github.com/corral-world/corral/internal/owner"
+	"github.com/corral-world/corral/internal/runner"
+	"github.com/corral-world/corral/seam"
+)
+
+// unitPrefix begins the name of every cgroup and unit that holds a range.
+const unitPrefix = "corral-"
+
+// newUnitName is a name that no other range has had.
+func newUnitName() string { return unitPrefix + strings.ToLower(rand.Text()) }
+
+// cgroupLauncher starts each target inside a cgroup of its own below base.
+type cgroupLauncher struct {
+	base  string // an existing cgroup that we may make others in
+	where string // what base is, for people
+}
+
+var _ owner.Launcher = (*cgroupLauncher)(nil)
+
+// Containment implements [owner.Launcher].
+func (l *cgroupLauncher) Containment() seam.Containment {
+	return seam.Containment{Kind: seam.KindCgroup, Complete: true, Escapes: nativeEscapes}
+}
+
+// nativeEscapes are those that no owner of the same user can prevent.
+var nativeEscapes = []string{
+	"a process that asks another service to start one (systemd-run, cron, docker)",
+	"a process that writes its own number into another cgroup of this user",
+}
+
+// Launch implements [owner.Launcher].
+func (l *cgroupLauncher) Launch(_ context.Context, r owner.Request) (owner.Direct, owner.Owner, error) {
+	dir, err := makeCgroup(l.base)
+	if err != nil {
+		return nil, nil, &ownerError{err}
+	}
+	defer dir.Close()
+	direct, err := runner.StartIn(dir, r)
+	if err == nil {
+		return direct, cgroup.NewRange(dir.Name(), direct.PID(), nil), nil
+	}
+	// What the system said may be of the cgroup or of the target: EACCES and
+	// ENOENT are either's. A program that is known to be good tells.
+	if probeErr := probeClone(dir); probeErr != nil {
+		err = &ownerError{fmt.Errorf("start in %s: %w", dir.Name(), probeErr)}
+	}
+	return nil, nil, errors.Join(err, cgroup.Remove(dir.Name()))
+}
+
+// makeCgroup makes a cgroup below base, and opens it.
+func makeCgroup(base string) (*os.File, error) {
+	path := filepath.Join(base, newUnitName())
+	if err := os.Mkdir(path, 0o755); err != nil {
+		return nil, err
+	}
+	dir, err := os.OpenFile(path, unix.O_DIRECTORY|unix.O_RDONLY, 0)
+	if err != nil {
+		return nil, errors.Join(err, cgroup.Remove(path))
+	}
+	return dir, nil
+}
+
+// probeClone starts a program that is known to be good in a cgroup, and waits
+// for its end.
+func probeClone(dir *os.File) error {
+	null, err := os.OpenFile(os.DevNull, os.O_RDWR, 0)
+	if err != nil {
+		return err
+	}
+	defer null.Close()
+	direct, err := runner.StartIn(dir, runner.Probe([3]*os.File{null, null, null}))
+	if err != nil {
+		return err
+	}
+	exit := direct.Wait()
+	if err := direct.Release(); err != nil {
+		return err
+	}
+	if exit.Code != 0 {
+		return fmt.Errorf("probe ended with code %d, signal %s", exit.Code, exit.Signal.Name)
+	}
+	return nil
+}
+
+// tryCgroup reports whether targets can be started in cgroups below base, by
+// doing it.
+func tryCgroup(base string) error {
+	if err := cgroup.Supported(base); err != nil {
+		return err
+	}
+	dir, err := makeCgroup(base)
+	if err != nil {
+		return err
+	}
+	defer dir.Close()
+	err = unix.Access(filepath.Join(dir.Name(), "cgroup.kill"), unix.W_OK)
+	if err != nil {
+		err = fmt.Errorf("no cgroup.kill: Linux 5.14 is needed: %w", err)
+	} else {
+		err = probeClone(dir)
+	}
+	return errors.Join(err, cgroup.Remove(dir.Name()))
+}

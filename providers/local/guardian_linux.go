@@ -1,0 +1,81 @@
+package local
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+
+	"github.com/godbus/dbus/v5"
+
+	"github.com/corral-world/corral/internal/cgroup"
+	"github.com/corral-world/corral/internal/runner"
+	"github.com/corral-world/corral/internal/systemd"
+)
+
+// guardian is a small process of this program, the main process of a delegated
+// unit: the unit, and every range in it, ends with it, and it ends when this
+// process does, of whatever, or closes the pipe between them.
+type guardian struct {
+	unit string
+	dir  string   // the unit's cgroup, which is ours to divide
+	pipe *os.File // the end that this process holds open
+}
+
+// startGuardian starts a guardian in a service of its own.
+func startGuardian(ctx context.Context, manager *systemd.Manager, hierarchy cgroup.Hierarchy) (*guardian, error) {
+	if !runner.Linked() {
+		return nil, runner.ErrNotLinked
+	}
+	theirs, ours, err := os.Pipe()
+	if err != nil {
+		return nil, err
+	}
+	defer theirs.Close()
+	g := &guardian{unit: newUnitName() + ".service", pipe: ours}
+	// The magic link is this program even when its file was replaced.
+	program := fmt.Sprintf("/proc/%d/exe", os.Getpid())
+	type execStart struct {
+		Path          string
+		Argv          []string
+		IgnoreFailure bool
+	}
+	properties := []systemd.Property{
+		{Name: "Description", Value: "Corral: guardian of a harness"},
+		{Name: "Type", Value: "exec"},
+		{Name: "ExecStart", Value: []execStart{{program, []string{"corral-runner"}, false}}},
+		{Name: "Environment", Value: []string{runner.Select(runner.Guardian)}},
+		{Name: "StandardInputFileDescriptor", Value: dbus.UnixFD(theirs.Fd())},
+		{Name: "Delegate", Value: true},
+		{Name: "DefaultDependencies", Value: false},
+		{Name: "CollectMode", Value: "inactive-or-failed"},
+		{Name: "KillMode", Value: "control-group"},
+		{Name: "KillSignal", Value: int32(9)},
+		{Name: "SendSIGKILL", Value: true},
+		{Name: "OOMPolicy", Value: "continue"},
+	}
+	if err := manager.StartTransient(ctx, g.unit, properties); err != nil {
+		forget, cancel := context.WithTimeout(context.WithoutCancel(ctx), startTimeout)
+		manager.Forget(forget, g.unit, cancel)
+		return nil, errors.Join(err, ours.Close())
+	}
+	path, err := manager.ControlGroup(ctx, g.unit)
+	if err == nil {
+		g.dir, err = hierarchy.Dir(path)
+	}
+	if err != nil {
+		return nil, errors.Join(err, g.stop(ctx, manager))
+	}
+	return g, nil
+}
+
+// stop ends the guardian, with all that is left in its unit.
+func (g *guardian) stop(ctx context.Context, manager *systemd.Manager) error {
+	return errors.Join(g.pipe.Close(), manager.Stop(ctx, g.unit))
+}
+
+// alive reports whether the unit is there.
+func (g *guardian) alive() bool {
+	_, err := os.Stat(g.dir)
+	return err == nil
+}

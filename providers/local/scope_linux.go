@@ -1,0 +1,208 @@
+package local
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/corral-world/corral/internal/cgroup"
+	"github.com/corral-world/corral/internal/owner"
+	"github.com/corral-world/corral/internal/runner"
+	"github.com/corral-world/corral/internal/systemd"
+	"github.com/corral-world/corral/seam"
+)
+
+// startTimeout bounds what a manager may take for one launch where the caller's
+// context does not: a manager that hangs must not hang its callers.
+const startTimeout = 25 * time.Second
+
+// scopeLauncher starts each target in a transient scope of its own. The target's
+// bootstrap is put there while it holds, so nothing of the target runs before.
+type scopeLauncher struct {
+	hierarchy cgroup.Hierarchy
+	bus       *bus
+}
+
+var _ owner.Launcher = (*scopeLauncher)(nil)
+
+// Containment implements [owner.Launcher].
+func (l *scopeLauncher) Containment() seam.Containment {
+	return seam.Containment{Kind: seam.KindScope, Complete: true, Escapes: nativeEscapes}
+}
+
+// Launch implements [owner.Launcher].
+func (l *scopeLauncher) Launch(ctx context.Context, r owner.Request) (owner.Direct, owner.Owner, error) {
+	ctx, cancel := context.WithTimeout(ctx, startTimeout)
+	defer cancel()
+	manager, err := l.bus.manager(ctx)
+	if err != nil {
+		return nil, nil, &ownerError{err}
+	}
+	held, err := runner.Hold(r)
+	if err != nil {
+		return nil, nil, &ownerError{err}
+	}
+	unit := newUnitName() + ".scope"
+	scope, err := l.enter(ctx, manager, unit, held, r.Argv[0])
+	if err != nil {
+		held.Abandon()
+		held.Wait()
+		err = errors.Join(err, held.Release())
+		// Only now: a unit that is given a dead process is not made, one that
+		// is given a zombie stays for good.
+		forget, cancel := context.WithTimeout(context.WithoutCancel(ctx), startTimeout)
+		manager.Forget(forget, unit, cancel)
+		return nil, nil, &ownerError{err}
+	}
+	deadline, _ := ctx.Deadline()
+	if err := held.Become(r, deadline); err != nil {
+		return nil, nil, abandonStarted(held, scope, err)
+	}
+	return held.Direct, scope, nil
+}
+
+// try starts and ends a scope.
+func (l *scopeLauncher) try(ctx context.Context) error {
+	null, err := os.OpenFile(os.DevNull, os.O_RDWR, 0)
+	if err != nil {
+		return err
+	}
+	defer null.Close()
+	direct, scope, err := l.Launch(ctx, runner.Probe([3]*os.File{null, null, null}))
+	if err != nil {
+		return err
+	}
+	exit := direct.Wait()
+	if err := scope.WaitEmpty(ctx); err != nil {
+		return errors.Join(err, direct.Release())
+	}
+	if exit.Code != 0 {
+		err = fmt.Errorf("probe ended with code %d, signal %s", exit.Code, exit.Signal.Name)
+	}
+	return errors.Join(err, scope.Close(), direct.Release())
+}
+
+// enter puts a held process into a scope and returns the scope as its owner,
+// once the kernel says that it is in there: a job that is done is no proof.
+func (l *scopeLauncher) enter(ctx context.Context, manager *systemd.Manager, unit string, held *runner.Held, argv0 string) (*cgroup.Range, error) {
+	properties := []systemd.Property{
+		{Name: "Description", Value: describeUnit(argv0)},
+		{Name: "PIDs", Value: []uint32{uint32(held.PID())}},
+		{Name: "DefaultDependencies", Value: false},
+		{Name: "CollectMode", Value: "inactive-or-failed"},
+		{Name: "KillMode", Value: "control-group"},
+		// TERM is sent by us; whoever stops the unit means it.
+		{Name: "KillSignal", Value: int32(9)},
+		{Name: "SendSIGKILL", Value: true},
+		{Name: "OOMPolicy", Value: "continue"},
+	}
+	err := manager.StartTransient(ctx, unit, properties)
+	if systemd.ReadOnlyProperty(err) {
+		// Managers before 253 have no OOMPolicy for scopes.
+		err = manager.StartTransient(ctx, unit, properties[:len(properties)-1])
+	}
+	if err != nil {
+		return nil, err
+	}
+	path, err := cgroup.Of(held.PID())
+	if err != nil {
+		return nil, fmt.Errorf("verify %s: %w", unit, err)
+	}
+	if !strings.HasSuffix(path, "/"+unit) {
+		return nil, fmt.Errorf("verify %s: the process is in %s", unit, path)
+	}
+	dir, err := l.hierarchy.Dir(path)
+	if err != nil {
+		return nil, err
+	}
+	// The manager removes the cgroup of a scope that ran empty.
+	return cgroup.NewRange(dir, held.PID(), func(context.Context) error { return nil }), nil
+}
+
+// abandonStarted ends a range whose target could not be started, and returns
+// once nothing of it lives.
+func abandonStarted(held *runner.Held, scope *cgroup.Range, err error) error {
+	killErr := scope.Signal(owner.Kill)
+	held.Wait()
+	emptyErr := scope.WaitEmpty(context.Background())
+	return errors.Join(err, killErr, emptyErr, held.Release())
+}
+
+// describeUnit is all that a unit says of its command: the program's name, not
+// its arguments, which everyone may read.
+func describeUnit(argv0 string) string {
+	const maxBytes = 64
+	name := strings.Map(func(r rune) rune {
+		if r < ' ' {
+			return '?'
+		}
+		return r
+	}, strings.ToValidUTF8(argv0, "?"))
+	if len(name) > maxBytes {
+		name = strings.ToValidUTF8(name[:maxBytes], "")
+	}
+	return "Corral: " + name
+}
+
+// bus is the one connection of a runtime to its manager, made again when lost.
+type bus struct {
+	socket string
+
+	mu      sync.Mutex
+	current *systemd.Manager // nil before the first use and after Close
+	closed  bool
+}
+
+// manager returns the live connection.
+func (b *bus) manager(ctx context.Context) (*systemd.Manager, error) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if b.closed {
+		return nil, seam.ErrClosed
+	}
+	if b.current != nil {
+		select {
+		case <-b.current.Lost():
+			b.current.Close()
+			b.current = nil
+		default:
+			return b.current, nil
+		}
+	}
+	manager, err := systemd.Dial(ctx, b.socket)
+	if err != nil {
+		return nil, err
+	}
+	b.current = manager
+	return manager, nil
+}
+
+// connected reports whether there is a live connection.
+func (b *bus) connected() bool {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if b.current == nil {
+		return false
+	}
+	select {
+	case <-b.current.Lost():
+		return false
+	default:
+		return true
+	}
+}
+
+// Close ends the connection.
+func (b *bus) Close() {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	b.closed = true
+	if b.current != nil {
+		b.current.Close()
+		b.current = nil
+	}
+}

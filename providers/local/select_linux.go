@@ -1,0 +1,290 @@
+package local
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"path"
+	"strings"
+	"sync"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/corral-world/corral/internal/cgroup"
+	"github.com/corral-world/corral/internal/owner"
+	"github.com/corral-world/corral/internal/runner"
+	"github.com/corral-world/corral/internal/systemd"
+	"github.com/corral-world/corral/providers/fallback"
+	"github.com/corral-world/corral/seam"
+)
+
+// selection chooses the owner of each launch, before any side effect of the
+// target. What was found to work is kept as long as a cheap look says that it
+// still does; what was found not to is tried again at the next launch.
+type selection struct {
+	forced seam.Kind // "" for the strongest
+
+	mu       sync.Mutex
+	closed   bool
+	chosen   owner.Launcher // nil until something worked
+	usable   func() bool    // whether chosen still is
+	attempts []Attempt      // of the last choice
+	bus      *bus           // nil where no manager was looked for yet
+	guardian *guardian      // nil where no delegated unit was made
+}
+
+func newSelection(forced seam.Kind) (*selection, error) {
+	if err := checkKind(forced); err != nil {
+		return nil, err
+	}
+	return &selection{forced: forced}, nil
+}
+
+// An option is one way to own launches.
+type option struct {
+	kind  seam.Kind
+	where string
+	try   func(context.Context) (launcher owner.Launcher, usable func() bool, err error)
+}
+
+// choose returns the launcher of the next launch.
+func (s *selection) choose(ctx context.Context) (owner.Launcher, error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.closed {
+		return nil, seam.ErrClosed
+	}
+	if s.chosen != nil && s.usable() {
+		return s.chosen, nil
+	}
+	s.chosen, s.attempts = nil, nil
+	var reasons []string
+	for _, o := range s.options() {
+		if s.forced != "" && s.forced != o.kind {
+			continue
+		}
+		launcher, usable, err := o.try(ctx)
+		s.attempts = append(s.attempts, Attempt{Kind: o.kind, Where: o.where, Err: err})
+		if err != nil {
+			reasons = append(reasons, fmt.Sprintf("%s (%s): %v", o.kind, o.where, err))
+			continue
+		}
+		if group, ok := launcher.(fallback.Group); ok {
+			group.Reason = strings.Join(reasons, "; ")
+			return group, nil // not kept: something stronger may be had next time
+		}
+		s.chosen, s.usable = launcher, usable
+		return launcher, nil
+	}
+	if len(reasons) == 0 {
+		reasons = []string{noOwner}
+	}
+	return nil, notToBeHad(s.forced, strings.Join(reasons, "; "))
+}
+
+// options are in the order in which they are tried.
+func (s *selection) options() []option {
+	return []option{
+		{seam.KindCgroup, "inside the Corral range that this process is in", s.tryNested},
+		{seam.KindCgroup, "a delegated unit of the systemd manager", s.tryDelegated},
+		{seam.KindScope, "a transient scope of the systemd manager", s.tryScope},
+		{seam.KindCgroup, "this process's own cgroup", s.tryOwn},
+		{seam.KindGroup, "a session", func(context.Context) (owner.Launcher, func() bool, error) {
+			return fallback.Group{}, nil, nil
+		}},
+	}
+}
+
+// last returns the attempts of the last choice.
+func (s *selection) last() []Attempt {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return append([]Attempt(nil), s.attempts...)
+}
+
+// Close ends what the selection started. Every range is empty by then.
+func (s *selection) Close(ctx context.Context) error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.closed = true
+	err := s.dropGuardian(ctx)
+	if s.bus != nil {
+		s.bus.Close()
+	}
+	return err
+}
+
+// ownCgroup is where this process is.
+func ownCgroup() (hierarchy cgroup.Hierarchy, path, dir string, err error) {
+	if hierarchy, err = cgroup.Find(); err != nil {
+		return
+	}
+	if path, err = cgroup.Of(0); err != nil {
+		return
+	}
+	dir, err = hierarchy.Dir(path)
+	return
+}
+
+// tryNested: an outer range has to hold the inner ones, or its end would miss
+// them.
+func (s *selection) tryNested(context.Context) (owner.Launcher, func() bool, error) {
+	_, own, dir, err := ownCgroup()
+	if err != nil {
+		return nil, nil, err
+	}
+	if !strings.Contains(own, "/"+unitPrefix) {
+		return nil, nil, errors.New("this process is in no Corral range")
+	}
+	return s.cgroupBelow(dir, "inside a Corral range")
+}
+
+// tryOwn: this process's own cgroup, where it is this process's to divide.
+func (s *selection) tryOwn(context.Context) (owner.Launcher, func() bool, error) {
+	hierarchy, own, dir, err := ownCgroup()
+	if err != nil {
+		return nil, nil, err
+	}
+	if _, err := os.Stat(path.Join(dir, "cgroup.type")); err != nil {
+		return nil, nil, errors.New("it is the root of the hierarchy, which is the machine's")
+	}
+	if err := delegated(hierarchy, own); err != nil {
+		return nil, nil, err
+	}
+	return s.cgroupBelow(dir, "own cgroup")
+}
+
+// delegated returns nil where a cgroup that we may write to is ours to divide. A
+// manager marks what it gives away (xattr user.delegate or trusted.delegate,
+// systemd 251). What a user's own manager has not marked is the manager's,
+// though the user may write to it; outside of that a user can write only to
+// what was given to them, and root to everything.
+func delegated(hierarchy cgroup.Hierarchy, own string) error {
+	if _, err := os.Stat("/run/systemd/system"); err != nil {
+		return nil // no systemd to share with
+	}
+	for ; own != "/" && own != "."; own = path.Dir(own) {
+		if strings.HasPrefix(path.Base(own), "user@") {
+			return errors.New("the user's systemd manager has not delegated it")
+		}
+		if marked(hierarchy, own) {
+			return nil
+		}
+	}
+	if os.Getuid() == 0 {
+		return errors.New("systemd has not delegated it")
+	}
+	return nil
+}
+
+func marked(hierarchy cgroup.Hierarchy, own string) bool {
+	dir, err := hierarchy.Dir(own)
+	if err != nil {
+		return false
+	}
+	for _, name := range []string{"user.delegate", "trusted.delegate"} {
+		value := make([]byte, 8)
+		if n, err := unix.Getxattr(dir, name, value); err == nil && string(value[:n]) == "1" {
+			return true
+		}
+	}
+	return false
+}
+
+func (s *selection) cgroupBelow(base, where string) (owner.Launcher, func() bool, error) {
+	if !runner.Linked() {
+		return nil, nil, runner.ErrNotLinked // the probe is a runner
+	}
+	if err := tryCgroup(base); err != nil {
+		return nil, nil, err
+	}
+	usable := func() bool { _, err := os.Stat(base); return err == nil }
+	return &cgroupLauncher{base: base, where: where}, usable, nil
+}
+
+// managerBus returns the bus of the manager that this process may ask.
+func (s *selection) managerBus() (*bus, error) {
+	if s.bus != nil {
+		return s.bus, nil
+	}
+	socket, err := systemd.UserBus()
+	if err != nil && os.Getuid() == 0 {
+		if system, systemErr := systemd.SystemBus(); systemErr == nil {
+			socket, err = system, nil
+		}
+	}
+	if err != nil {
+		return nil, err
+	}
+	s.bus = &bus{socket: socket}
+	return s.bus, nil
+}
+
+// tryDelegated makes a unit that is ours to divide, and keeps it where this
+// process may start others in it.
+func (s *selection) tryDelegated(ctx context.Context) (owner.Launcher, func() bool, error) {
+	ctx, cancel := context.WithTimeout(ctx, startTimeout)
+	defer cancel()
+	hierarchy, err := cgroup.Find()
+	if err != nil {
+		return nil, nil, err
+	}
+	b, err := s.managerBus()
+	if err != nil {
+		return nil, nil, err
+	}
+	manager, err := b.manager(ctx)
+	if err != nil {
+		return nil, nil, err
+	}
+	if err := s.dropGuardian(ctx); err != nil {
+		return nil, nil, err
+	}
+	g, err := startGuardian(ctx, manager, hierarchy)
+	if err != nil {
+		return nil, nil, err
+	}
+	s.guardian = g
+	launcher, usable, err := s.cgroupBelow(g.dir, g.unit)
+	if err != nil {
+		return nil, nil, errors.Join(err, s.dropGuardian(ctx))
+	}
+	return launcher, func() bool { return usable() && g.alive() }, nil
+}
+
+func (s *selection) dropGuardian(ctx context.Context) error {
+	if s.guardian == nil {
+		return nil
+	}
+	g := s.guardian
+	s.guardian = nil
+	manager, err := s.bus.manager(ctx)
+	if err != nil {
+		// The manager is gone, and its units with it.
+		return g.pipe.Close()
+	}
+	return g.stop(ctx, manager)
+}
+
+// tryScope: the cheap look is the connection.
+func (s *selection) tryScope(ctx context.Context) (owner.Launcher, func() bool, error) {
+	ctx, cancel := context.WithTimeout(ctx, startTimeout)
+	defer cancel()
+	hierarchy, err := cgroup.Find()
+	if err != nil {
+		return nil, nil, err
+	}
+	if !runner.Linked() {
+		return nil, nil, runner.ErrNotLinked
+	}
+	b, err := s.managerBus()
+	if err != nil {
+		return nil, nil, err
+	}
+	launcher := &scopeLauncher{hierarchy: hierarchy, bus: b}
+	if err := launcher.try(ctx); err != nil {
+		return nil, nil, err
+	}
+	return launcher, func() bool { return b.connected() }, nil
+}
