@@ -53,7 +53,7 @@ func (s *selection) choose(ctx context.Context) (owner.Launcher, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.closed {
-		return nil, seam.ErrClosed
+		return nil, &seam.OpError{Op: "select containment", Code: seam.CodeClosed, Err: seam.ErrClosed}
 	}
 	if s.chosen != nil && s.usable() {
 		return s.chosen, nil

@@ -1,0 +1,55 @@
+package local_test
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"path/filepath"
+	"testing"
+
+	"github.com/corral-world/corral/fsworld"
+	"github.com/corral-world/corral/internal/testproc"
+	"github.com/corral-world/corral/providers/local"
+	"github.com/corral-world/corral/seam"
+	"github.com/corral-world/corral/seam/seamtest"
+)
+
+func TestMain(m *testing.M) {
+	testproc.Main()
+	if err := local.Main(); err != nil {
+		fmt.Fprintln(os.Stderr, err)
+		os.Exit(1)
+	}
+	os.Exit(m.Run())
+}
+
+func TestSubprocess(t *testing.T) {
+	const worldID = "test"
+	dir, err := filepath.EvalSymlinks(t.TempDir())
+	if err != nil {
+		t.Fatal(err)
+	}
+	plain := filepath.Join(dir, "plain")
+	if err := os.WriteFile(plain, []byte("no program\n"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	fs, err := fsworld.New(worldID)
+	if err != nil {
+		t.Fatal(err)
+	}
+	seamtest.TestSubprocess(t, seamtest.SubprocessConfig{
+		New: func() (seam.Subprocess, error) {
+			return local.New(local.Config{
+				WorldID:     worldID,
+				Containment: seam.KindGroup,
+				Environ:     append(os.Environ(), seamtest.Environ()...),
+				Spill:       local.SpillConfig{Dir: dir},
+			})
+		},
+		Close:     func(ctx context.Context, s seam.Subprocess) error { return s.(*local.Runtime).Close(ctx) },
+		Program:   testproc.Command,
+		Dir:       dir,
+		PlainFile: plain,
+		FS:        fs,
+	})
+}
