@@ -6,9 +6,13 @@
 //
 // fx skips the OnStop hooks that remain when its context ends, gives up on a
 // hook that blocks, and runs no OnStop for an OnStart that failed. An [App]
-// therefore closes the world's subprocess half itself, after fx and whatever fx
-// returned. An ended context makes that harder on commands, by leaving out the
-// rest of their grace, and not shorter than the proof that none is left.
+// therefore runs the hooks that fx did not, and closes the world's subprocess
+// half itself, after fx and whatever fx returned. An ended context makes that
+// harder on commands, by leaving out the rest of their grace, and not shorter
+// than the proof that none is left.
+//
+// The order is: plugins, the last loaded first; what New was given; jobs; the
+// world.
 //
 // # Concurrency
 //
@@ -20,11 +24,14 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"sync"
 	"time"
 
 	"go.uber.org/fx"
 	"go.uber.org/fx/fxevent"
 
+	"github.com/corral-world/corral/consumers/bash"
+	"github.com/corral-world/corral/consumers/jobs"
 	"github.com/corral-world/corral/providers/local"
 	"github.com/corral-world/corral/seam"
 )
@@ -61,15 +68,28 @@ type Options struct {
 	// exceed the longest grace of a command: at its end what is left is killed.
 	// 0: DefaultStartTimeout, DefaultStopTimeout.
 	StartTimeout, StopTimeout time.Duration
+
+	// Jobs configures the registry of background work.
+	Jobs jobs.Config
 }
 
 // App is a composed world and what was built on it.
 type App struct {
-	options Options
-	fx      *fx.App
-	events  *events
-	world   *seam.World
-	owner   owner // nil where the graph failed before it had one
+	options   Options
+	fx        *fx.App
+	lifecycle *lifecycle
+	events    *events
+
+	// Of the graph; nil where that failed before it had them.
+	world       *seam.World
+	owner       owner
+	jobs        *jobs.Registry
+	environment *bash.Environment
+
+	// mu is held while plugins come and go.
+	mu      sync.Mutex
+	stopped bool
+	plugins []*plugin // in the order in which they were loaded
 }
 
 // owner owns what a world's commands have started.
@@ -79,8 +99,9 @@ type owner interface {
 }
 
 // New composes a world with more, and acquires nothing. The graph provides
-// *[seam.World], [seam.FS] and [seam.Subprocess]; more is built on these, and a
-// second provider of one of them is an error.
+// *[seam.World], [seam.FS] and [seam.Subprocess], and on them *[jobs.Registry]
+// and *[bash.Environment]; more is built on these. A second provider of a half
+// is a *[DuplicateError].
 //
 // Functions that more invokes run now. If one of them starts a command and a
 // later one fails, the command is killed before New returns.
@@ -88,19 +109,22 @@ func New(options Options, more ...fx.Option) (*App, error) {
 	if options.Logger == nil {
 		options.Logger = slog.New(slog.DiscardHandler)
 	}
-	a := &App{options: options, events: newEvents(options.Logger)}
+	a := &App{options: options, lifecycle: new(lifecycle), events: newEvents(options.Logger)}
 	a.fx = fx.New(
 		fx.WithLogger(func() fxevent.Logger { return a.events }),
+		a.lifecycle.decorate(),
 		// First: hooks stop in reverse, and invocations run in this order.
 		fx.Module("corral",
 			chooseHalves(options),
-			fx.Provide(seam.NewWorld),
+			fx.Provide(seam.NewWorld, bash.NewEnvironment),
+			fx.Supply(options.Jobs),
+			jobs.Module(),
 			fx.Invoke(a.adopt),
 		),
 		fx.Options(more...),
 	)
 	if err := a.fx.Err(); err != nil {
-		return nil, errors.Join(fmt.Errorf("compose: %w", root(err)), a.close(ended()))
+		return nil, errors.Join(fmt.Errorf("compose: %w", root(asDuplicate(err))), a.close(ended()))
 	}
 	return a, nil
 }
@@ -111,23 +135,23 @@ func (a *App) World() *seam.World { return a.world }
 // Start runs the OnStart hooks. When it fails nothing is left alive.
 func (a *App) Start(ctx context.Context) error {
 	if err := a.fx.Start(ctx); err != nil {
-		return errors.Join(fmt.Errorf("start: %w", a.events.startError(err)), a.close(ctx))
+		return errors.Join(fmt.Errorf("start: %w", a.events.startError(err)), a.lifecycle.finish(ctx), a.close(ctx))
 	}
 	return nil
 }
 
-// Stop runs the OnStop hooks, and then ends what is left of the world's
-// commands and waits until it is proven gone. It may be called at any time and
-// again.
+// Stop unloads the plugins, runs the OnStop hooks, and then ends what is left of
+// the world's commands and waits until it is proven gone. It may be called at
+// any time and again.
 //
 // ctx bounds the hooks and the commands' grace. When it ends, or had ended
-// before, hooks that remain are skipped, which is an error, commands are killed,
-// and the proof is waited for all the same. Where there is none the error
-// matches [seam.ErrUnproven].
+// before, hooks that remain are run with it as it is, commands are killed, and
+// the proof is waited for all the same. Where there is none the error matches
+// [seam.ErrUnproven].
 func (a *App) Stop(ctx context.Context) error {
-	err := a.fx.Stop(ctx)
-	if err != nil {
-		err = fmt.Errorf("stop: %w", err)
+	err := a.unloadAll(ctx)
+	if stopErr := a.lifecycle.stop(ctx, a.fx); stopErr != nil {
+		err = errors.Join(err, fmt.Errorf("stop: %w", stopErr))
 	}
 	return errors.Join(err, a.close(ctx))
 }
@@ -160,8 +184,8 @@ func (a *App) close(ctx context.Context) error {
 	return a.owner.Close(ctx)
 }
 
-func (a *App) adopt(world *seam.World, owner owner) {
-	a.world, a.owner = world, owner
+func (a *App) adopt(world *seam.World, owner owner, registry *jobs.Registry, environment *bash.Environment) {
+	a.world, a.owner, a.jobs, a.environment = world, owner, registry, environment
 }
 
 // ended is a context that has ended.
