@@ -48,26 +48,15 @@ var verbs = map[string]func(){
 	verbBootstrap: bootstrap,
 	verbProbe:     func() { os.Exit(0) },
 	Guardian:      guard,
+	verbSubtree:   guardSubtree,
 }
-
-const (
-	// verbProbe does nothing, successfully.
-	verbProbe = "probe"
-
-	// Guardian waits for the end of its standard input, and ends.
-	Guardian = "guardian"
-)
 
 // Select is the variable, and all of the environment, that has this program run
 // as a runner.
 func Select(verb string) string { return selector + "=" + verb }
 
-// guard lives as long as the harness does, whose end, of whatever, closes the
-// other end of the pipe.
-func guard() {
-	_, _ = io.Copy(io.Discard, os.Stdin) // nothing is ever written
-	os.Exit(0)
-}
+// verbProbe does nothing, successfully.
+const verbProbe = "probe"
 
 // Probe is a request whose target is known to be good: this program itself, as
 // a runner that ends at once.

@@ -20,13 +20,16 @@ import (
 // unitPrefix begins the name of every cgroup and unit that holds a range.
 const unitPrefix = "corral-"
 
-// newUnitName is a name that no other range has had.
-func newUnitName() string { return unitPrefix + strings.ToLower(rand.Text()) }
+// newName is a name that nothing else has had.
+func newName() string { return strings.ToLower(rand.Text()) }
+
+// newUnitName is a unit's, without its type.
+func newUnitName() string { return unitPrefix + newName() }
 
 // cgroupLauncher starts each target inside a cgroup of its own below base.
 type cgroupLauncher struct {
-	base  string // an existing cgroup that we may make others in
-	where string // what base is, for people
+	base   string // an existing cgroup that we may make others in
+	prefix string // begins the names of those
 }
 
 var _ owner.Launcher = (*cgroupLauncher)(nil)
@@ -44,7 +47,7 @@ var nativeEscapes = []string{
 
 // Launch implements [owner.Launcher].
 func (l *cgroupLauncher) Launch(_ context.Context, r owner.Request) (owner.Direct, owner.Owner, error) {
-	dir, err := makeCgroup(l.base)
+	dir, err := makeCgroup(l.base, l.prefix)
 	if err != nil {
 		return nil, nil, &ownerError{err}
 	}
@@ -62,8 +65,8 @@ func (l *cgroupLauncher) Launch(_ context.Context, r owner.Request) (owner.Direc
 }
 
 // makeCgroup makes a cgroup below base, and opens it.
-func makeCgroup(base string) (*os.File, error) {
-	path := filepath.Join(base, newUnitName())
+func makeCgroup(base, prefix string) (*os.File, error) {
+	path := filepath.Join(base, prefix+newName())
 	if err := os.Mkdir(path, 0o755); err != nil {
 		return nil, err
 	}
@@ -102,7 +105,7 @@ func tryCgroup(base string) error {
 	if err := cgroup.Supported(base); err != nil {
 		return err
 	}
-	dir, err := makeCgroup(base)
+	dir, err := makeCgroup(base, unitPrefix)
 	if err != nil {
 		return err
 	}

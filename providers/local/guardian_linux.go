@@ -79,3 +79,39 @@ func (g *guardian) alive() bool {
 	_, err := os.Stat(g.dir)
 	return err == nil
 }
+
+// subtreeGuardian is a small process of this program that ends the ranges in a
+// directory which no manager knows. It is a child of this process.
+type subtreeGuardian struct {
+	base, prefix string
+	direct       *runner.Direct
+	pipe         *os.File // the end that this process holds open
+}
+
+func startSubtreeGuardian(base, prefix string) (*subtreeGuardian, error) {
+	theirs, ours, err := os.Pipe()
+	if err != nil {
+		return nil, err
+	}
+	defer theirs.Close()
+	direct, err := runner.StartSubtreeGuardian(theirs, base, prefix)
+	if err != nil {
+		return nil, errors.Join(err, ours.Close())
+	}
+	return &subtreeGuardian{base: base, prefix: prefix, direct: direct, pipe: ours}, nil
+}
+
+// alive reports whether the guardian, and the directory, are there.
+func (g *subtreeGuardian) alive() bool {
+	_, ended := g.direct.Exited()
+	_, err := os.Stat(g.base)
+	return !ended && err == nil
+}
+
+// stop ends the guardian, and joins it. One that was lost is killed, so that it
+// does not take the ranges that live for those of a dead harness.
+func (g *subtreeGuardian) stop() error {
+	err := g.direct.Kill()
+	g.direct.Wait()
+	return errors.Join(err, g.pipe.Close(), g.direct.Release())
+}

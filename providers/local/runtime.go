@@ -64,7 +64,7 @@ type Runtime struct {
 	selection *selection
 	base      []string // the scrubbed environment
 	dropped   []string // names of what was scrubbed
-	spill     *spillStore
+	spill     *privateDir
 
 	warn  sync.Once // the containment warning
 	sweep sync.Once // of dead runtimes' spill directories
@@ -98,7 +98,7 @@ func New(config Config) (*Runtime, error) {
 	r := &Runtime{
 		config: config,
 		logger: config.Logger,
-		spill:  &spillStore{config: config.Spill},
+		spill:  &privateDir{config: config.Spill},
 		names:  make(map[string]struct{}),
 		live:   make(map[*managed.Process]struct{}),
 		pipes:  make(map[*callerPipe]struct{}),
@@ -106,7 +106,7 @@ func New(config Config) (*Runtime, error) {
 	if r.logger == nil {
 		r.logger = slog.New(slog.DiscardHandler)
 	}
-	selection, err := newSelection(config.Containment)
+	selection, err := newSelection(config.Containment, r.spill)
 	if err != nil {
 		return nil, err
 	}
@@ -352,7 +352,7 @@ func (r *Runtime) Close(ctx context.Context) error {
 	for _, pipe := range r.openPipes() {
 		_ = pipe.Close()
 	}
-	return errors.Join(r.spill.Close(), r.selection.Close(ctx))
+	return errors.Join(r.selection.Close(ctx), r.spill.Close())
 }
 
 // join waits for the end of a range that was terminated. The ladder bounds it:

@@ -22,9 +22,13 @@ const startTimeout = 25 * time.Second
 
 // scopeLauncher starts each target in a transient scope of its own. The target's
 // bootstrap is put there while it holds, so nothing of the target runs before.
+//
+// The scope is bound to the guardian's unit: when the guardian ends, for this
+// process's end or its own, the manager kills the scope.
 type scopeLauncher struct {
 	hierarchy cgroup.Hierarchy
 	bus       *bus
+	guardian  string // its unit
 }
 
 var _ owner.Launcher = (*scopeLauncher)(nil)
@@ -98,6 +102,8 @@ func (l *scopeLauncher) enter(ctx context.Context, manager *systemd.Manager, uni
 		// TERM is sent by us; whoever stops the unit means it.
 		{Name: "KillSignal", Value: int32(9)},
 		{Name: "SendSIGKILL", Value: true},
+		{Name: "BindsTo", Value: []string{l.guardian}},
+		{Name: "After", Value: []string{l.guardian}},
 		{Name: "OOMPolicy", Value: "continue"},
 	}
 	err := manager.StartTransient(ctx, unit, properties)

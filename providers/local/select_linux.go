@@ -31,14 +31,17 @@ type selection struct {
 	usable   func() bool    // whether chosen still is
 	attempts []Attempt      // of the last choice
 	bus      *bus           // nil where no manager was looked for yet
-	guardian *guardian      // nil where no delegated unit was made
+	guardian *guardian      // nil where none was started
+	subtree  *subtreeGuardian
+
+	private *privateDir
 }
 
-func newSelection(forced seam.Kind) (*selection, error) {
+func newSelection(forced seam.Kind, private *privateDir) (*selection, error) {
 	if err := checkKind(forced); err != nil {
 		return nil, err
 	}
-	return &selection{forced: forced}, nil
+	return &selection{forced: forced, private: private}, nil
 }
 
 // An option is one way to own launches.
@@ -109,6 +112,10 @@ func (s *selection) Close(ctx context.Context) error {
 	defer s.mu.Unlock()
 	s.closed = true
 	err := s.dropGuardian(ctx)
+	if s.subtree != nil {
+		err = errors.Join(err, s.subtree.stop())
+		s.subtree = nil
+	}
 	if s.bus != nil {
 		s.bus.Close()
 	}
@@ -137,7 +144,7 @@ func (s *selection) tryNested(context.Context) (owner.Launcher, func() bool, err
 	if !strings.Contains(own, "/"+unitPrefix) {
 		return nil, nil, errors.New("this process is in no Corral range")
 	}
-	return s.cgroupBelow(dir, "inside a Corral range")
+	return s.inSubtree(dir)
 }
 
 // tryOwn: this process's own cgroup, where it is this process's to divide.
@@ -152,7 +159,7 @@ func (s *selection) tryOwn(context.Context) (owner.Launcher, func() bool, error)
 	if err := delegated(hierarchy, own); err != nil {
 		return nil, nil, err
 	}
-	return s.cgroupBelow(dir, "own cgroup")
+	return s.inSubtree(dir)
 }
 
 // delegated returns nil where a cgroup that we may write to is ours to divide. A
@@ -192,15 +199,42 @@ func marked(hierarchy cgroup.Hierarchy, own string) bool {
 	return false
 }
 
-func (s *selection) cgroupBelow(base, where string) (owner.Launcher, func() bool, error) {
+// inSubtree owns launches by cgroups in a directory that no manager knows: a
+// guardian of ours ends them with this process.
+func (s *selection) inSubtree(base string) (owner.Launcher, func() bool, error) {
 	if !runner.Linked() {
-		return nil, nil, runner.ErrNotLinked // the probe is a runner
+		return nil, nil, runner.ErrNotLinked
 	}
 	if err := tryCgroup(base); err != nil {
 		return nil, nil, err
 	}
-	usable := func() bool { _, err := os.Stat(base); return err == nil }
-	return &cgroupLauncher{base: base, where: where}, usable, nil
+	if err := s.ensureSubtree(base); err != nil {
+		return nil, nil, fmt.Errorf("guardian: %w", err)
+	}
+	guardian := s.subtree
+	return &cgroupLauncher{base: base, prefix: guardian.prefix}, guardian.alive, nil
+}
+
+// ensureSubtree starts the guardian of base, or another one where the first was
+// lost: it finds by their names the ranges that live.
+func (s *selection) ensureSubtree(base string) error {
+	prefix := newUnitName() + "-"
+	if s.subtree != nil {
+		prefix = s.subtree.prefix
+		if err := s.subtree.stop(); err != nil {
+			return err
+		}
+		s.subtree = nil
+	}
+	if err := s.private.noteRanges(base, prefix); err != nil {
+		return err
+	}
+	subtree, err := startSubtreeGuardian(base, prefix)
+	if err != nil {
+		return err
+	}
+	s.subtree = subtree
+	return nil
 }
 
 // managerBus returns the bus of the manager that this process may ask.
@@ -238,19 +272,32 @@ func (s *selection) tryDelegated(ctx context.Context) (owner.Launcher, func() bo
 	if err != nil {
 		return nil, nil, err
 	}
-	if err := s.dropGuardian(ctx); err != nil {
+	g, err := s.ensureGuardian(ctx, manager, hierarchy)
+	if err != nil {
 		return nil, nil, err
+	}
+	// Where it can't be used, scopes are still bound to it.
+	if err := tryCgroup(g.dir); err != nil {
+		return nil, nil, err
+	}
+	return &cgroupLauncher{base: g.dir, prefix: unitPrefix}, g.alive, nil
+}
+
+// ensureGuardian returns the guardian that lives, and starts one where none does.
+func (s *selection) ensureGuardian(ctx context.Context, manager *systemd.Manager, hierarchy cgroup.Hierarchy) (*guardian, error) {
+	if s.guardian != nil {
+		if s.guardian.alive() {
+			return s.guardian, nil
+		}
+		_ = s.guardian.pipe.Close() // whoever read it is gone
+		s.guardian = nil
 	}
 	g, err := startGuardian(ctx, manager, hierarchy)
 	if err != nil {
-		return nil, nil, err
+		return nil, fmt.Errorf("guardian: %w", err)
 	}
 	s.guardian = g
-	launcher, usable, err := s.cgroupBelow(g.dir, g.unit)
-	if err != nil {
-		return nil, nil, errors.Join(err, s.dropGuardian(ctx))
-	}
-	return launcher, func() bool { return usable() && g.alive() }, nil
+	return g, nil
 }
 
 func (s *selection) dropGuardian(ctx context.Context) error {
@@ -282,9 +329,17 @@ func (s *selection) tryScope(ctx context.Context) (owner.Launcher, func() bool, 
 	if err != nil {
 		return nil, nil, err
 	}
-	launcher := &scopeLauncher{hierarchy: hierarchy, bus: b}
+	manager, err := b.manager(ctx)
+	if err != nil {
+		return nil, nil, err
+	}
+	g, err := s.ensureGuardian(ctx, manager, hierarchy)
+	if err != nil {
+		return nil, nil, err
+	}
+	launcher := &scopeLauncher{hierarchy: hierarchy, bus: b, guardian: g.unit}
 	if err := launcher.try(ctx); err != nil {
 		return nil, nil, err
 	}
-	return launcher, func() bool { return b.connected() }, nil
+	return launcher, func() bool { return b.connected() && g.alive() }, nil
 }

@@ -12,7 +12,7 @@ import (
 // selection is the one owner that this system has.
 type selection struct{ launcher owner.Launcher }
 
-func newSelection(forced seam.Kind) (*selection, error) {
+func newSelection(forced seam.Kind, _ *privateDir) (*selection, error) {
 	if err := checkKind(forced); err != nil {
 		return nil, err
 	}

@@ -57,20 +57,24 @@ func (c SpillConfig) quota() int64 {
 	return DefaultQuotaBytes
 }
 
-// A spill directory holds ownerLock, on which its runtime has a lock for as
-// long as it lives, and keptUntil where the runtime has ended and left files.
+// A private directory holds ownerLock, on which its runtime has a lock for as
+// long as it lives, keptUntil where the runtime has ended and left files, and
+// leftRanges where it has ranges that nothing but a process of ours would end.
 const (
-	ownerLock = "owner.lock"
-	keptUntil = "kept-until"
+	ownerLock  = "owner.lock"
+	keptUntil  = "kept-until"
+	leftRanges = "ranges"
 )
 
-// spillPrefix begins the names of this user's spill directories. A directory
+// spillPrefix begins the names of this user's private directories. A directory
 // becomes one, by renaming, only when its lock is held: so a lock that can be
 // taken means a dead owner.
 func spillPrefix() string { return fmt.Sprintf("corral-spill-%d-", os.Getuid()) }
 
-// spillStore is a runtime's spill directory, made when it is first needed.
-type spillStore struct {
+// privateDir is the one directory that a runtime has to itself, made when it is
+// first needed: for spill files, and for what a runtime has to know that comes
+// after this one died.
+type privateDir struct {
 	config SpillConfig
 
 	mu    sync.Mutex
@@ -80,16 +84,16 @@ type spillStore struct {
 	bytes int64 // in files that were not withdrawn
 }
 
-var _ managed.Store = (*spillStore)(nil)
+var _ managed.Store = (*privateDir)(nil)
 
 // open makes the directory, once.
-func (s *spillStore) open() error {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if s.dir != "" {
+func (d *privateDir) open() error {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	if d.dir != "" {
 		return nil
 	}
-	temporary, err := os.MkdirTemp(s.config.root(), ".new-"+spillPrefix()) // 0700, less the umask
+	temporary, err := os.MkdirTemp(d.config.root(), ".new-"+spillPrefix()) // 0700, less the umask
 	if err != nil {
 		return err
 	}
@@ -97,7 +101,7 @@ func (s *spillStore) open() error {
 	if err == nil {
 		err = tryLock(lock)
 	}
-	dir := filepath.Join(s.config.root(), strings.TrimPrefix(filepath.Base(temporary), ".new-"))
+	dir := filepath.Join(d.config.root(), strings.TrimPrefix(filepath.Base(temporary), ".new-"))
 	if err == nil {
 		err = os.Rename(temporary, dir)
 	}
@@ -107,60 +111,89 @@ func (s *spillStore) open() error {
 		}
 		return errors.Join(err, os.RemoveAll(temporary))
 	}
-	s.dir, s.lock = dir, lock
+	d.dir, d.lock = dir, lock
 	return nil
 }
 
+// noteRanges writes down where this runtime's ranges are: in the directory base,
+// with names that begin with prefix.
+func (d *privateDir) noteRanges(base, prefix string) error {
+	if err := d.open(); err != nil {
+		return err
+	}
+	boot, err := bootID()
+	if err != nil {
+		return err
+	}
+	text := strings.Join([]string{boot, base, prefix}, "\n")
+	return os.WriteFile(filepath.Join(d.dir, leftRanges), []byte(text), 0o600)
+}
+
+// endLeftRanges ends what a dead runtime has noted. After another boot nothing
+// of it is left, and the names are someone else's.
+func endLeftRanges(dir string) {
+	text, err := os.ReadFile(filepath.Join(dir, leftRanges))
+	if err != nil {
+		return
+	}
+	boot, err := bootID()
+	if fields := strings.Split(string(text), "\n"); err == nil && len(fields) == 3 && fields[0] == boot {
+		endSubtree(fields[1], fields[2])
+	}
+}
+
 // Create implements [managed.Store].
-func (s *spillStore) Create(name string) (managed.SpillFile, error) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if s.dir == "" {
+func (d *privateDir) Create(name string) (managed.SpillFile, error) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	if d.dir == "" {
 		return nil, seam.ErrClosed
 	}
-	s.files++
-	path := filepath.Join(s.dir, fmt.Sprintf("%d-%s.log", s.files, name))
+	d.files++
+	path := filepath.Join(d.dir, fmt.Sprintf("%d-%s.log", d.files, name))
 	f, err := os.OpenFile(path, os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o600)
 	if err != nil {
 		return nil, err
 	}
-	return &spillFile{File: f, store: s}, nil
+	return &spillFile{File: f, store: d}, nil
 }
 
 // reserve accounts for n more bytes, or fewer where n is negative.
-func (s *spillStore) reserve(n int64) error {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if quota := s.config.quota(); s.bytes+n > quota {
+func (d *privateDir) reserve(n int64) error {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	if quota := d.config.quota(); d.bytes+n > quota {
 		return fmt.Errorf("spill files exceed the quota of %d bytes", quota)
 	}
-	s.bytes += n
+	d.bytes += n
 	return nil
 }
 
 // Close removes the directory, or leaves it to be kept. It may be called again.
-func (s *spillStore) Close() error {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if s.dir == "" {
+func (d *privateDir) Close() error {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	if d.dir == "" {
 		return nil
 	}
-	dir := s.dir
-	s.dir = ""
+	dir := d.dir
+	d.dir = ""
 	var err error
-	if s.config.Keep > 0 && s.bytes > 0 {
-		until := time.Now().Add(s.config.Keep).UTC().Format(time.RFC3339)
-		err = os.WriteFile(filepath.Join(dir, keptUntil), []byte(until), 0o600)
+	if d.config.Keep > 0 && d.bytes > 0 {
+		until := time.Now().Add(d.config.Keep).UTC().Format(time.RFC3339)
+		err = errors.Join(
+			os.WriteFile(filepath.Join(dir, keptUntil), []byte(until), 0o600),
+			os.RemoveAll(filepath.Join(dir, leftRanges)))
 	} else {
 		err = os.RemoveAll(dir)
 	}
-	return errors.Join(err, s.lock.Close())
+	return errors.Join(err, d.lock.Close())
 }
 
 // A spillFile is one file, used by one collector.
 type spillFile struct {
 	*os.File
-	store *spillStore
+	store *privateDir
 	bytes int64
 }
 
@@ -184,8 +217,8 @@ func (f *spillFile) Withdraw() error {
 }
 
 // sweep removes what dead runtimes of this user have left in the root.
-func (s *spillStore) sweep() error {
-	root := s.config.root()
+func (d *privateDir) sweep() error {
+	root := d.config.root()
 	entries, err := os.ReadDir(root)
 	if err != nil {
 		return err
@@ -200,13 +233,13 @@ func (s *spillStore) sweep() error {
 		if info, err := entry.Info(); err != nil || !info.IsDir() || !ownedByUs(info) {
 			continue // gone, or not ours to judge
 		}
-		left, err := s.sweepDir(dir, strings.HasPrefix(entry.Name(), ".new-"))
+		left, err := d.sweepDir(dir, strings.HasPrefix(entry.Name(), ".new-"))
 		errs = append(errs, err)
 		if left != nil {
 			kept = append(kept, *left)
 		}
 	}
-	return errors.Join(append(errs, s.trim(kept))...)
+	return errors.Join(append(errs, d.trim(kept))...)
 }
 
 // keptDir is a directory that its runtime has left to be read.
@@ -221,7 +254,7 @@ type keptDir struct {
 const unfinishedFor = time.Minute
 
 // sweepDir removes dir if its runtime is dead and wanted nothing kept.
-func (s *spillStore) sweepDir(dir string, unfinished bool) (*keptDir, error) {
+func (d *privateDir) sweepDir(dir string, unfinished bool) (*keptDir, error) {
 	if unfinished {
 		if info, err := os.Stat(dir); err != nil || time.Since(info.ModTime()) < unfinishedFor {
 			return nil, nil
@@ -238,6 +271,7 @@ func (s *spillStore) sweepDir(dir string, unfinished bool) (*keptDir, error) {
 	if err := tryLock(lock); err != nil {
 		return nil, nil // its runtime lives
 	}
+	endLeftRanges(dir)
 	text, err := os.ReadFile(filepath.Join(dir, keptUntil))
 	if err == nil {
 		if until, err := time.Parse(time.RFC3339, string(text)); err == nil && time.Now().Before(until) {
@@ -248,12 +282,12 @@ func (s *spillStore) sweepDir(dir string, unfinished bool) (*keptDir, error) {
 }
 
 // trim removes the oldest kept directories until the quota holds for them too.
-func (s *spillStore) trim(kept []keptDir) error {
+func (d *privateDir) trim(kept []keptDir) error {
 	slices.SortFunc(kept, func(a, b keptDir) int { return b.until.Compare(a.until) })
 	var total int64
 	var errs []error
 	for _, k := range kept {
-		if total += k.bytes; total > s.config.quota() {
+		if total += k.bytes; total > d.config.quota() {
 			errs = append(errs, os.RemoveAll(k.path))
 		}
 	}
