@@ -287,6 +287,11 @@ func (p *Process) WaitEmpty(ctx context.Context) error {
 	case <-p.empty:
 		return nil
 	case <-failed:
+		select {
+		case <-p.empty:
+			return nil // it was proven since
+		default:
+		}
 		p.mu.Lock()
 		defer p.mu.Unlock()
 		return fmt.Errorf("wait empty: %w", &seam.UnprovenError{Reason: p.failure})
@@ -393,18 +398,35 @@ func (p *Process) ladder() {
 		}
 		if time.Since(killedAt) >= unkillableAfter {
 			killedAt = time.Now()
-			p.fail(p.unkillable(err))
+			if err := p.unkillable(err); err != nil {
+				p.fail(err)
+			}
 		}
 	}
 }
 
+// unkillable says what lives on after KILL; nil where nothing is found, and the
+// owner is merely slow to prove it.
 func (p *Process) unkillable(killErr error) error {
 	ctx, cancel := context.WithTimeout(context.Background(), time.Second)
 	defer cancel()
 	members, err := p.Owner.Members(ctx)
+	exited := false
+	select {
+	case <-p.exited:
+		exited = true
+	default:
+	}
+	if len(members) == 0 && exited && err == nil && killErr == nil {
+		return nil
+	}
 	pids := make([]int, len(members))
 	for i, m := range members {
 		pids[i] = m.PID
 	}
-	return errors.Join(fmt.Errorf("alive %v after KILL: processes %v", unkillableAfter, pids), killErr, err)
+	what := fmt.Sprintf("processes %v", pids)
+	if !exited {
+		what += " and the command itself"
+	}
+	return errors.Join(fmt.Errorf("alive %v after KILL: %s", unkillableAfter, what), killErr, err)
 }

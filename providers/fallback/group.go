@@ -15,10 +15,17 @@ import (
 // Group launches each target as the leader of a session of its own, and owns
 // what stays in it: on Linux the session with all its process groups, elsewhere
 // the leader's process group.
+//
+// Make it with [NewGroup]; copies share what they look at.
 type Group struct {
 	// Reason says why nothing stronger is used, for those who ask.
 	Reason string
+
+	table *table
 }
+
+// NewGroup returns a launcher.
+func NewGroup() Group { return Group{table: new(table)} }
 
 var _ owner.Launcher = Group{}
 

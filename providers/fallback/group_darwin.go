@@ -29,6 +29,9 @@ func (g Group) Launch(_ context.Context, r owner.Request) (owner.Direct, owner.O
 	return direct, &group{leader: direct, session: darwinGroup{direct.PID()}}, nil
 }
 
+// table: the system lists a process group by itself.
+type table struct{}
+
 // darwinGroup is a process group: the system tells no session of a process.
 type darwinGroup struct{ pgid int }
 

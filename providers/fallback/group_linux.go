@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"os"
-	"strconv"
 
 	"golang.org/x/sys/unix"
 
@@ -28,7 +27,7 @@ func (g Group) Launch(_ context.Context, r owner.Request) (owner.Direct, owner.O
 	if err != nil {
 		return nil, nil, err
 	}
-	s := &linuxSession{leader: direct}
+	s := &linuxSession{leader: direct, table: g.table}
 	// The leader is not reaped before the proof, so this reads its own entry.
 	if stat, err := process.ReadStat(direct.PID()); err == nil {
 		s.started = stat.Started
@@ -40,22 +39,18 @@ func (g Group) Launch(_ context.Context, r owner.Request) (owner.Direct, owner.O
 // pins the number of the session, so the number is not a stranger's.
 type linuxSession struct {
 	leader  *runner.Direct
+	table   *table
 	started uint64 // the leader's; 0 if it could not be read
 }
 
 func (s *linuxSession) members() ([]member, error) {
-	pids, err := processIDs()
+	sessions, err := s.table.look()
 	if err != nil {
 		return nil, err
 	}
 	sid := s.leader.PID()
 	var members []member
-	for _, pid := range pids {
-		// Most processes are strangers, and getsid tells them for a fraction
-		// of what reading their files costs.
-		if got, err := unix.Getsid(pid); err != nil || got != sid {
-			continue
-		}
+	for _, pid := range sessions[sid] {
 		stat, err := process.ReadStat(pid)
 		switch {
 		case errors.Is(err, os.ErrNotExist), errors.Is(err, unix.ESRCH):
@@ -139,29 +134,3 @@ func (m member) waitExit(ctx context.Context) error {
 }
 
 func (m member) describe() (seam.Member, bool) { return process.Describe(m.pid) }
-
-// errForeignProc: what /proc shows is not what the numbers here mean.
-var errForeignProc = errors.New("/proc belongs to another pid namespace, or is not mounted")
-
-// processIDs lists the processes of this pid namespace.
-func processIDs() ([]int, error) {
-	if self, err := os.Readlink("/proc/self"); err != nil || self != strconv.Itoa(os.Getpid()) {
-		return nil, errForeignProc
-	}
-	dir, err := os.Open("/proc")
-	if err != nil {
-		return nil, err
-	}
-	defer dir.Close()
-	names, err := dir.Readdirnames(-1)
-	if err != nil {
-		return nil, err
-	}
-	pids := make([]int, 0, len(names))
-	for _, name := range names {
-		if pid, err := strconv.Atoi(name); err == nil {
-			pids = append(pids, pid)
-		}
-	}
-	return pids, nil
-}

@@ -21,7 +21,7 @@ func launch(t *testing.T, argv ...string) (owner.Direct, owner.Owner) {
 		t.Fatal(err)
 	}
 	defer null.Close()
-	direct, own, err := fallback.Group{}.Launch(t.Context(), owner.Request{
+	direct, own, err := fallback.NewGroup().Launch(t.Context(), owner.Request{
 		Path: argv[0], Argv: argv, Dir: "/", Env: []string{"PATH=/usr/bin:/bin"}, Stdio: [3]*os.File{null, null, null},
 	})
 	if err != nil {

@@ -6,5 +6,7 @@ import (
 )
 
 func strongestLauncher() owner.Launcher {
-	return fallback.Group{Reason: "this version of Corral has no stronger owner for this system"}
+	group := fallback.NewGroup()
+	group.Reason = noOwner
+	return group
 }

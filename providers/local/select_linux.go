@@ -34,6 +34,7 @@ type selection struct {
 	guardian *guardian      // nil where none was started
 	subtree  *subtreeGuardian
 
+	group   fallback.Group // what is left where nothing else is to be had
 	private *privateDir
 }
 
@@ -41,7 +42,7 @@ func newSelection(forced seam.Kind, private *privateDir) (*selection, error) {
 	if err := checkKind(forced); err != nil {
 		return nil, err
 	}
-	return &selection{forced: forced, private: private}, nil
+	return &selection{forced: forced, group: fallback.NewGroup(), private: private}, nil
 }
 
 // An option is one way to own launches.
@@ -94,7 +95,7 @@ func (s *selection) options() []option {
 		{seam.KindScope, "a transient scope of the systemd manager", s.tryScope},
 		{seam.KindCgroup, "this process's own cgroup", s.tryOwn},
 		{seam.KindGroup, "a session", func(context.Context) (owner.Launcher, func() bool, error) {
-			return fallback.Group{}, nil, nil
+			return s.group, nil, nil
 		}},
 	}
 }

@@ -1,0 +1,78 @@
+package fallback
+
+import (
+	"errors"
+	"os"
+	"strconv"
+	"sync"
+
+	"golang.org/x/sys/unix"
+)
+
+// table looks at the processes of this pid namespace for all ranges together:
+// who asks while a look is under way shares the next one with everyone else who
+// does. Three hundred ranges that end at once cost a few looks, not hundreds.
+type table struct {
+	looking sync.Mutex // held during a look
+
+	mu   sync.Mutex
+	next *look // that no one has begun; nil where no one waits
+}
+
+// A look is the result of one.
+type look struct {
+	once     sync.Once
+	sessions map[int][]int // numbers of processes, by session
+	err      error
+}
+
+// look returns every process by its session, as found by a look that began
+// after the call.
+func (t *table) look() (map[int][]int, error) {
+	t.mu.Lock()
+	if t.next == nil {
+		t.next = new(look)
+	}
+	l := t.next
+	t.mu.Unlock()
+	l.once.Do(func() {
+		t.looking.Lock()
+		defer t.looking.Unlock()
+		t.mu.Lock()
+		t.next = nil
+		t.mu.Unlock()
+		l.sessions, l.err = readSessions()
+	})
+	return l.sessions, l.err
+}
+
+// errForeignProc: what /proc shows is not what the numbers here mean.
+var errForeignProc = errors.New("/proc belongs to another pid namespace, or is not mounted")
+
+// readSessions reads numbers only: getsid tells a session for a fraction of what
+// reading a process's files costs.
+func readSessions() (map[int][]int, error) {
+	if self, err := os.Readlink("/proc/self"); err != nil || self != strconv.Itoa(os.Getpid()) {
+		return nil, errForeignProc
+	}
+	dir, err := os.Open("/proc")
+	if err != nil {
+		return nil, err
+	}
+	defer dir.Close()
+	names, err := dir.Readdirnames(-1)
+	if err != nil {
+		return nil, err
+	}
+	sessions := make(map[int][]int)
+	for _, name := range names {
+		pid, err := strconv.Atoi(name)
+		if err != nil {
+			continue
+		}
+		if sid, err := unix.Getsid(pid); err == nil {
+			sessions[sid] = append(sessions[sid], pid)
+		}
+	}
+	return sessions, nil
+}
