@@ -104,6 +104,7 @@ func procPath(pid int, file string) string { return "/proc/" + strconv.Itoa(pid)
 // Stat is what is read of /proc/PID/stat (proc_pid_stat(5)).
 type Stat struct {
 	State   byte
+	Parent  int
 	Group   int
 	Session int
 	Threads int
@@ -132,16 +133,72 @@ func ParseStat(data []byte) (Stat, error) {
 	_, after, found := bytes.Cut(data[max(bytes.LastIndexByte(data, ')'), 0):], []byte(") "))
 	fields := bytes.Fields(after)
 	// Fields are numbered from 1 in the manual; the state is the third.
-	const state, group, session, threads, started = 3, 5, 6, 20, 22
+	const state, parent, group, session, threads, started = 3, 4, 5, 6, 20, 22
 	if !found || len(fields) <= started-state {
 		return Stat{}, fmt.Errorf("malformed /proc stat: %q", data)
 	}
 	field := func(n int) string { return string(fields[n-state]) }
 	s := Stat{State: field(state)[0]}
-	var errs [4]error
+	var errs [5]error
 	s.Group, errs[0] = strconv.Atoi(field(group))
 	s.Session, errs[1] = strconv.Atoi(field(session))
 	s.Threads, errs[2] = strconv.Atoi(field(threads))
 	s.Started, errs[3] = strconv.ParseUint(field(started), 10, 64)
+	s.Parent, errs[4] = strconv.Atoi(field(parent))
 	return s, errors.Join(errs[:]...)
+}
+
+// A Row is a process in a table.
+type Row struct {
+	PID int
+	Stat
+}
+
+// Table lists the processes of this pid namespace, as far as they can be read.
+func Table() []Row {
+	dir, err := os.Open("/proc")
+	if err != nil {
+		return nil
+	}
+	defer dir.Close()
+	names, _ := dir.Readdirnames(-1) // as far as it can be read
+	var rows []Row
+	for _, name := range names {
+		pid, err := strconv.Atoi(name)
+		if err != nil {
+			continue
+		}
+		if stat, err := ReadStat(pid); err == nil {
+			rows = append(rows, Row{pid, stat})
+		}
+	}
+	return rows
+}
+
+// An Identity is a process, not a number that another may get.
+type Identity struct {
+	PID     int
+	Started uint64
+}
+
+// Identity of the process in the row.
+func (r Row) Identity() Identity { return Identity{r.PID, r.Started} }
+
+// Signal sends signals to the process that was seen, and to no other that has
+// its number now. That it has ended is no error.
+func (r Row) Signal(signals ...unix.Signal) error {
+	handle, err := Open(r.PID)
+	if handle == nil || err != nil {
+		return err
+	}
+	defer handle.Close()
+	if stat, err := ReadStat(r.PID); err != nil || stat.Started != r.Started {
+		return nil
+	}
+	for _, sig := range signals {
+		if err := handle.Signal(sig); err != nil {
+			return err
+		}
+	}
+	return nil
 }

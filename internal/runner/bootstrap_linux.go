@@ -2,6 +2,7 @@ package runner
 
 import (
 	"bufio"
+	"context"
 	"encoding/binary"
 	"errors"
 	"fmt"
@@ -25,7 +26,8 @@ import (
 //	  |                                         | waits
 //	  | puts the process into its range,        |
 //	  | and verifies that the kernel did        |
-//	  | -- request: path, argv, env, dir -----> |
+//	  | -- request: path, dir, argv, env -----> |
+//	  | ---------------------------------- EOF> |
 //	  |                                         | chdir
 //	  | <------------------------- exec record  |
 //	  |                                         | execve: the socket closes
@@ -41,14 +43,19 @@ const (
 	verbBootstrap = "bootstrap"
 
 	recordExec  = 'X'
-	recordError = 'E'
+	recordError = 'E' // followed by the step, and errno in 32 bits
+
+	stepChdir = 'd'
+	stepExec  = 'x'
 )
 
 var verbs = map[string]func(){
 	verbBootstrap: bootstrap,
-	verbProbe:     func() { os.Exit(0) },
+	verbProbe:     func() { leave(0) },
 	Guardian:      guard,
 	verbSubtree:   guardSubtree,
+	verbSupervise: supervise,
+	verbNursery:   nursery,
 }
 
 // Select is the variable, and all of the environment, that has this program run
@@ -73,6 +80,9 @@ func Probe(stdio [3]*os.File) owner.Request {
 // maxRequestBytes bounds what a bootstrap reads: the system takes less in one
 // execve (a quarter of the stack's limit, at most 6 MiB).
 const maxRequestBytes = 16 << 20
+
+// maxRecordBytes is more than a bootstrap has to say.
+const maxRecordBytes = 64
 
 // Held is a bootstrap that waits to become the target.
 type Held struct {
@@ -117,20 +127,45 @@ var ErrLost = errors.New("bootstrap ended before it started the target")
 
 // Become has the bootstrap become the target of r, and returns nil once it has.
 // An error is the system's own about chdir or execve, as a plain start's would
-// be, or matches ErrLost; nothing of the target ran. deadline bounds the wait.
-func (h *Held) Become(r owner.Request, deadline time.Time) error {
+// be, ctx's cause, or one that matches ErrLost. After ctx's cause the target may
+// run; after the others it does not.
+func (h *Held) Become(ctx context.Context, r owner.Request) error {
 	defer h.control.Close()
-	if err := h.control.SetDeadline(deadline); err != nil {
-		return err
+	unblock := context.AfterFunc(ctx, func() { _ = h.control.SetDeadline(time.Unix(1, 0)) })
+	defer unblock()
+	err := h.become(r)
+	if ctx.Err() != nil && errors.Is(err, os.ErrDeadlineExceeded) {
+		return context.Cause(ctx)
 	}
-	if err := writeRequest(h.control, r); err != nil {
+	return err
+}
+
+func (h *Held) become(r owner.Request) error {
+	if requestBytes(r) > maxRequestBytes {
+		return syscall.E2BIG // as execve would have it
+	}
+	if err := h.send(r); err != nil {
 		return fmt.Errorf("%w: %w", ErrLost, err)
 	}
-	records, err := io.ReadAll(io.LimitReader(h.control, 64))
+	records, err := io.ReadAll(io.LimitReader(h.control, maxRecordBytes))
 	if err != nil {
 		return fmt.Errorf("%w: %w", ErrLost, err)
 	}
 	return readRecords(records)
+}
+
+// send sends the request, and its end.
+func (h *Held) send(r owner.Request) error {
+	if err := writeRequest(h.control, r); err != nil {
+		return err
+	}
+	conn, err := h.control.SyscallConn()
+	if err != nil {
+		return err
+	}
+	var shutErr error
+	err = conn.Control(func(fd uintptr) { shutErr = unix.Shutdown(int(fd), unix.SHUT_WR) })
+	return errors.Join(err, os.NewSyscallError("shutdown", shutErr))
 }
 
 // Abandon gives up a bootstrap that was not released: it ends by itself, and is
@@ -147,9 +182,9 @@ func readRecords(records []byte) error {
 		switch {
 		case records[0] == recordExec && !started:
 			started, records = true, records[1:]
-		case records[0] == recordError && len(records) == 6:
+		case records[0] == recordError && len(records) == 6 && (records[1] == stepChdir || records[1] == stepExec):
 			errno := syscall.Errno(binary.LittleEndian.Uint32(records[2:]))
-			if records[1] == 'd' {
+			if records[1] == stepChdir {
 				return &os.PathError{Op: "chdir", Path: "", Err: errno}
 			}
 			return errno
@@ -177,6 +212,18 @@ func writeRequest(w io.Writer, r owner.Request) error {
 	return buffered.Flush()
 }
 
+// requestBytes is the length of what writeRequest writes.
+func requestBytes(r owner.Request) int {
+	const prefix = 4
+	n := 3*prefix + prefix + len(r.Path) + prefix + len(r.Dir)
+	for _, list := range [][]string{r.Argv, r.Env} {
+		for _, s := range list {
+			n += prefix + len(s)
+		}
+	}
+	return n
+}
+
 func writeUint32(w *bufio.Writer, n int) {
 	var b [4]byte
 	binary.LittleEndian.PutUint32(b[:], uint32(n))
@@ -184,12 +231,10 @@ func writeUint32(w *bufio.Writer, n int) {
 }
 
 // readRequest is strict: what is not exactly a request is an error.
-func readRequest(r io.Reader) (request owner.Request, err error) {
-	limited := &io.LimitedReader{R: r, N: maxRequestBytes}
-	buffered := bufio.NewReader(limited)
+func readRequest(r *bufio.Reader) (request owner.Request, err error) {
 	var head []string
 	for _, list := range []*[]string{&head, &request.Argv, &request.Env} {
-		if *list, err = readStrings(buffered); err != nil {
+		if *list, err = readStrings(r); err != nil {
 			return request, err
 		}
 	}
@@ -197,6 +242,19 @@ func readRequest(r io.Reader) (request owner.Request, err error) {
 		return request, errors.New("malformed request")
 	}
 	request.Path, request.Dir = head[0], head[1]
+	return request, nil
+}
+
+// readWholeRequest reads a request and the end that follows it.
+func readWholeRequest(r io.Reader) (owner.Request, error) {
+	buffered := bufio.NewReader(io.LimitReader(r, maxRequestBytes+1))
+	request, err := readRequest(buffered)
+	if err != nil {
+		return request, err
+	}
+	if _, err := buffered.ReadByte(); err != io.EOF {
+		return request, fmt.Errorf("no end after the request: %v", err)
+	}
 	return request, nil
 }
 
@@ -236,20 +294,20 @@ func readUint32(r *bufio.Reader) (uint32, error) {
 func bootstrap() {
 	control := os.NewFile(controlFD, "control")
 	unix.CloseOnExec(controlFD)
-	request, err := readRequest(control)
+	request, err := readWholeRequest(control)
 	if err != nil {
 		// Who started it gave it up; there is nobody to tell.
-		os.Exit(exitProtocol)
+		leave(exitProtocol)
 	}
 	if err := syscall.Chdir(request.Dir); err != nil {
-		bootstrapFailed(control, 'd', err)
+		bootstrapFailed(control, stepChdir, err)
 	}
 	if _, err := control.Write([]byte{recordExec}); err != nil {
-		os.Exit(exitProtocol)
+		leave(exitProtocol)
 	}
 	// Exec restores the limit on descriptors that Go raised at its start, and
 	// handlers become default dispositions; mask and umask are as they came.
-	bootstrapFailed(control, 'x', syscall.Exec(request.Path, request.Argv, request.Env))
+	bootstrapFailed(control, stepExec, syscall.Exec(request.Path, request.Argv, request.Env))
 }
 
 func bootstrapFailed(control *os.File, step byte, err error) {
@@ -259,5 +317,5 @@ func bootstrapFailed(control *os.File, step byte, err error) {
 		binary.LittleEndian.PutUint32(record[2:], uint32(errno))
 	}
 	_, _ = control.Write(record)
-	os.Exit(127)
+	leave(127)
 }

@@ -23,7 +23,7 @@ const (
 // other end of the pipe.
 func guard() {
 	waitForHarness()
-	os.Exit(0)
+	leave(0)
 }
 
 func waitForHarness() { _, _ = io.Copy(io.Discard, os.Stdin) } // nothing is ever written
@@ -35,7 +35,7 @@ func guardSubtree() {
 	if len(os.Args) == 3 {
 		EndSubtree(os.Args[1], os.Args[2])
 	}
-	os.Exit(0)
+	leave(0)
 }
 
 // EndSubtree kills and removes the cgroups in the directory base whose names

@@ -23,9 +23,13 @@ type guardian struct {
 }
 
 // startGuardian starts a guardian in a service of its own.
-func startGuardian(ctx context.Context, manager *systemd.Manager, hierarchy cgroup.Hierarchy) (*guardian, error) {
+func startGuardian(ctx context.Context, b *bus, hierarchy cgroup.Hierarchy) (*guardian, error) {
 	if !runner.Linked() {
 		return nil, runner.ErrNotLinked
+	}
+	manager, err := b.manager(ctx)
+	if err != nil {
+		return nil, err
 	}
 	theirs, ours, err := os.Pipe()
 	if err != nil {
@@ -55,8 +59,7 @@ func startGuardian(ctx context.Context, manager *systemd.Manager, hierarchy cgro
 		{Name: "OOMPolicy", Value: "continue"},
 	}
 	if err := manager.StartTransient(ctx, g.unit, properties); err != nil {
-		forget, cancel := context.WithTimeout(context.WithoutCancel(ctx), startTimeout)
-		manager.Forget(forget, g.unit, cancel)
+		b.forget(g.unit)
 		return nil, errors.Join(err, ours.Close())
 	}
 	path, err := manager.ControlGroup(ctx, g.unit)
@@ -64,14 +67,15 @@ func startGuardian(ctx context.Context, manager *systemd.Manager, hierarchy cgro
 		g.dir, err = hierarchy.Dir(path)
 	}
 	if err != nil {
-		return nil, errors.Join(err, g.stop(ctx, manager))
+		return nil, errors.Join(err, g.stop(ctx, b))
 	}
 	return g, nil
 }
 
-// stop ends the guardian, with all that is left in its unit.
-func (g *guardian) stop(ctx context.Context, manager *systemd.Manager) error {
-	return errors.Join(g.pipe.Close(), manager.Stop(ctx, g.unit))
+// stop ends the guardian, with all that is left in its unit, and returns once
+// the unit is gone.
+func (g *guardian) stop(ctx context.Context, b *bus) error {
+	return errors.Join(g.pipe.Close(), b.stop(ctx, g.unit))
 }
 
 // alive reports whether the unit is there.

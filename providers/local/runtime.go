@@ -277,6 +277,9 @@ func (r *Runtime) launch(ctx context.Context, launcher owner.Launcher, name stri
 	streams.closeTarget()
 	if err != nil {
 		streams.closeOurs()
+		if ctx.Err() != nil && errors.Is(err, context.Cause(ctx)) {
+			return nil, seam.Aborted(ctx, "spawn", spec.Argv[0])
+		}
 		return nil, explain(err, request)
 	}
 

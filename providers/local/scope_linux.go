@@ -6,7 +6,8 @@ import (
 	"fmt"
 	"os"
 	"strings"
-	"sync"
+	"sync/atomic"
+	"syscall"
 	"time"
 
 	"github.com/corral-world/corral/internal/cgroup"
@@ -29,7 +30,11 @@ type scopeLauncher struct {
 	hierarchy cgroup.Hierarchy
 	bus       *bus
 	guardian  string // its unit
+
+	noOOMPolicy atomic.Bool // found out at the first launch
 }
+
+var errNoOOMPolicy = errors.New("no OOMPolicy")
 
 var _ owner.Launcher = (*scopeLauncher)(nil)
 
@@ -58,12 +63,14 @@ func (l *scopeLauncher) Launch(ctx context.Context, r owner.Request) (owner.Dire
 		err = errors.Join(err, held.Release())
 		// Only now: a unit that is given a dead process is not made, one that
 		// is given a zombie stays for good.
-		forget, cancel := context.WithTimeout(context.WithoutCancel(ctx), startTimeout)
-		manager.Forget(forget, unit, cancel)
+		l.bus.forget(unit)
 		return nil, nil, &ownerError{err}
 	}
-	deadline, _ := ctx.Deadline()
-	if err := held.Become(r, deadline); err != nil {
+	if err := held.Become(ctx, r); err != nil {
+		var errno syscall.Errno
+		if errors.Is(err, runner.ErrLost) || !errors.As(err, &errno) {
+			err = &ownerError{err}
+		}
 		return nil, nil, abandonStarted(held, scope, err)
 	}
 	return held.Direct, scope, nil
@@ -104,12 +111,15 @@ func (l *scopeLauncher) enter(ctx context.Context, manager *systemd.Manager, uni
 		{Name: "SendSIGKILL", Value: true},
 		{Name: "BindsTo", Value: []string{l.guardian}},
 		{Name: "After", Value: []string{l.guardian}},
-		{Name: "OOMPolicy", Value: "continue"},
 	}
-	err := manager.StartTransient(ctx, unit, properties)
-	if systemd.ReadOnlyProperty(err) {
-		// Managers before 253 have no OOMPolicy for scopes.
-		err = manager.StartTransient(ctx, unit, properties[:len(properties)-1])
+	err := errNoOOMPolicy
+	if !l.noOOMPolicy.Load() {
+		err = manager.StartTransient(ctx, unit, append(properties, systemd.Property{Name: "OOMPolicy", Value: "continue"}))
+	}
+	if errors.Is(err, errNoOOMPolicy) || systemd.ReadOnlyProperty(err) {
+		// Old managers have none for scopes.
+		l.noOOMPolicy.Store(true)
+		err = manager.StartTransient(ctx, unit, properties)
 	}
 	if err != nil {
 		return nil, err
@@ -126,7 +136,8 @@ func (l *scopeLauncher) enter(ctx context.Context, manager *systemd.Manager, uni
 		return nil, err
 	}
 	// The manager removes the cgroup of a scope that ran empty.
-	return cgroup.NewRange(dir, held.PID(), func(context.Context) error { return nil }), nil
+	release := func(ctx context.Context) error { return l.bus.release(ctx, manager, unit) }
+	return cgroup.NewRange(dir, held.PID(), release), nil
 }
 
 // abandonStarted ends a range whose target could not be started, and returns
@@ -135,7 +146,7 @@ func abandonStarted(held *runner.Held, scope *cgroup.Range, err error) error {
 	killErr := scope.Signal(owner.Kill)
 	held.Wait()
 	emptyErr := scope.WaitEmpty(context.Background())
-	return errors.Join(err, killErr, emptyErr, held.Release())
+	return errors.Join(err, killErr, emptyErr, scope.Close(), held.Release())
 }
 
 // describeUnit is all that a unit says of its command: the program's name, not
@@ -152,63 +163,4 @@ func describeUnit(argv0 string) string {
 		name = strings.ToValidUTF8(name[:maxBytes], "")
 	}
 	return "Corral: " + name
-}
-
-// bus is the one connection of a runtime to its manager, made again when lost.
-type bus struct {
-	socket string
-
-	mu      sync.Mutex
-	current *systemd.Manager // nil before the first use and after Close
-	closed  bool
-}
-
-// manager returns the live connection.
-func (b *bus) manager(ctx context.Context) (*systemd.Manager, error) {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	if b.closed {
-		return nil, seam.ErrClosed
-	}
-	if b.current != nil {
-		select {
-		case <-b.current.Lost():
-			b.current.Close()
-			b.current = nil
-		default:
-			return b.current, nil
-		}
-	}
-	manager, err := systemd.Dial(ctx, b.socket)
-	if err != nil {
-		return nil, err
-	}
-	b.current = manager
-	return manager, nil
-}
-
-// connected reports whether there is a live connection.
-func (b *bus) connected() bool {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	if b.current == nil {
-		return false
-	}
-	select {
-	case <-b.current.Lost():
-		return false
-	default:
-		return true
-	}
-}
-
-// Close ends the connection.
-func (b *bus) Close() {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	b.closed = true
-	if b.current != nil {
-		b.current.Close()
-		b.current = nil
-	}
 }

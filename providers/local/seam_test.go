@@ -23,7 +23,36 @@ func TestMain(m *testing.M) {
 	os.Exit(m.Run())
 }
 
+// Every kind of containment that this host gives passes the one contract.
 func TestSubprocess(t *testing.T) {
+	for _, kind := range []seam.Kind{seam.KindScope, seam.KindCgroup, seam.KindReaper, seam.KindGroup} {
+		t.Run(string(kind), func(t *testing.T) {
+			need(t, kind)
+			testContract(t, kind)
+		})
+	}
+}
+
+// need skips where this host does not give a kind, and says why.
+func need(t *testing.T, kind seam.Kind) {
+	t.Helper()
+	r, err := local.New(local.Config{WorldID: "probe", Containment: kind, Spill: local.SpillConfig{Dir: t.TempDir()}})
+	if err != nil {
+		t.Skip(err)
+	}
+	_, err = r.Containment(t.Context())
+	if closeErr := r.Close(context.Background()); closeErr != nil {
+		t.Fatal(closeErr)
+	}
+	if seam.CodeOf(err) == seam.CodeContainment {
+		t.Skip(err)
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+}
+
+func testContract(t *testing.T, kind seam.Kind) {
 	const worldID = "test"
 	dir, err := filepath.EvalSymlinks(t.TempDir())
 	if err != nil {
@@ -41,7 +70,7 @@ func TestSubprocess(t *testing.T) {
 		New: func() (seam.Subprocess, error) {
 			return local.New(local.Config{
 				WorldID:     worldID,
-				Containment: seam.KindGroup,
+				Containment: kind,
 				Environ:     append(os.Environ(), seamtest.Environ()...),
 				Spill:       local.SpillConfig{Dir: dir},
 			})

@@ -7,7 +7,6 @@ import (
 	"os"
 	"path"
 	"strings"
-	"sync"
 
 	"golang.org/x/sys/unix"
 
@@ -25,7 +24,7 @@ import (
 type selection struct {
 	forced seam.Kind // "" for the strongest
 
-	mu       sync.Mutex
+	turn     chan struct{} // holds a token for who reads or changes what follows
 	closed   bool
 	chosen   owner.Launcher // nil until something worked
 	usable   func() bool    // whether chosen still is
@@ -34,6 +33,7 @@ type selection struct {
 	guardian *guardian      // nil where none was started
 	subtree  *subtreeGuardian
 
+	reaper  *fallback.Reaper
 	group   fallback.Group // what is left where nothing else is to be had
 	private *privateDir
 }
@@ -42,7 +42,7 @@ func newSelection(forced seam.Kind, private *privateDir) (*selection, error) {
 	if err := checkKind(forced); err != nil {
 		return nil, err
 	}
-	return &selection{forced: forced, group: fallback.NewGroup(), private: private}, nil
+	return &selection{forced: forced, turn: make(chan struct{}, 1), reaper: fallback.NewReaper(), group: fallback.NewGroup(), private: private}, nil
 }
 
 // An option is one way to own launches.
@@ -54,8 +54,12 @@ type option struct {
 
 // choose returns the launcher of the next launch.
 func (s *selection) choose(ctx context.Context) (owner.Launcher, error) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
+	select {
+	case s.turn <- struct{}{}:
+		defer s.done()
+	case <-ctx.Done(): // who chooses may wait for a manager that hangs
+		return nil, seam.Aborted(ctx, "select containment", "")
+	}
 	if s.closed {
 		return nil, &seam.OpError{Op: "select containment", Code: seam.CodeClosed, Err: seam.ErrClosed}
 	}
@@ -69,10 +73,18 @@ func (s *selection) choose(ctx context.Context) (owner.Launcher, error) {
 			continue
 		}
 		launcher, usable, err := o.try(ctx)
+		if ctx.Err() != nil {
+			// What failed may have failed for that: it is no reason for less.
+			return nil, seam.Aborted(ctx, "select containment", "")
+		}
 		s.attempts = append(s.attempts, Attempt{Kind: o.kind, Where: o.where, Err: err})
 		if err != nil {
 			reasons = append(reasons, fmt.Sprintf("%s (%s): %v", o.kind, o.where, err))
 			continue
+		}
+		if reaper, ok := launcher.(*fallback.Reaper); ok {
+			reaper.Explain(strings.Join(reasons, "; "))
+			return reaper, nil // not kept either: something stronger may be had next time
 		}
 		if group, ok := launcher.(fallback.Group); ok {
 			group.Reason = strings.Join(reasons, "; ")
@@ -87,6 +99,8 @@ func (s *selection) choose(ctx context.Context) (owner.Launcher, error) {
 	return nil, notToBeHad(s.forced, strings.Join(reasons, "; "))
 }
 
+func (s *selection) done() { <-s.turn }
+
 // options are in the order in which they are tried.
 func (s *selection) options() []option {
 	return []option{
@@ -94,6 +108,7 @@ func (s *selection) options() []option {
 		{seam.KindCgroup, "a delegated unit of the systemd manager", s.tryDelegated},
 		{seam.KindScope, "a transient scope of the systemd manager", s.tryScope},
 		{seam.KindCgroup, "this process's own cgroup", s.tryOwn},
+		{seam.KindReaper, "a supervisor for each launch", s.tryReaper},
 		{seam.KindGroup, "a session", func(context.Context) (owner.Launcher, func() bool, error) {
 			return s.group, nil, nil
 		}},
@@ -102,17 +117,18 @@ func (s *selection) options() []option {
 
 // last returns the attempts of the last choice.
 func (s *selection) last() []Attempt {
-	s.mu.Lock()
-	defer s.mu.Unlock()
+	s.turn <- struct{}{}
+	defer s.done()
 	return append([]Attempt(nil), s.attempts...)
 }
 
 // Close ends what the selection started. Every range is empty by then.
 func (s *selection) Close(ctx context.Context) error {
-	s.mu.Lock()
-	defer s.mu.Unlock()
+	s.turn <- struct{}{}
+	defer s.done()
 	s.closed = true
 	err := s.dropGuardian(ctx)
+	err = errors.Join(err, s.reaper.Close())
 	if s.subtree != nil {
 		err = errors.Join(err, s.subtree.stop())
 		s.subtree = nil
@@ -238,6 +254,14 @@ func (s *selection) ensureSubtree(base string) error {
 	return nil
 }
 
+// tryReaper: the nursery is kept from one choice to the next.
+func (s *selection) tryReaper(context.Context) (owner.Launcher, func() bool, error) {
+	if err := s.reaper.Try(); err != nil {
+		return nil, nil, err
+	}
+	return s.reaper, nil, nil
+}
+
 // managerBus returns the bus of the manager that this process may ask.
 func (s *selection) managerBus() (*bus, error) {
 	if s.bus != nil {
@@ -252,7 +276,7 @@ func (s *selection) managerBus() (*bus, error) {
 	if err != nil {
 		return nil, err
 	}
-	s.bus = &bus{socket: socket}
+	s.bus = newBus(socket)
 	return s.bus, nil
 }
 
@@ -269,23 +293,22 @@ func (s *selection) tryDelegated(ctx context.Context) (owner.Launcher, func() bo
 	if err != nil {
 		return nil, nil, err
 	}
-	manager, err := b.manager(ctx)
-	if err != nil {
-		return nil, nil, err
-	}
-	g, err := s.ensureGuardian(ctx, manager, hierarchy)
+	g, err := s.ensureGuardian(ctx, b, hierarchy)
 	if err != nil {
 		return nil, nil, err
 	}
 	// Where it can't be used, scopes are still bound to it.
 	if err := tryCgroup(g.dir); err != nil {
+		if errors.Is(err, unix.EACCES) {
+			err = fmt.Errorf("only processes of the manager's own units can start others in it: %w", err)
+		}
 		return nil, nil, err
 	}
 	return &cgroupLauncher{base: g.dir, prefix: unitPrefix}, g.alive, nil
 }
 
 // ensureGuardian returns the guardian that lives, and starts one where none does.
-func (s *selection) ensureGuardian(ctx context.Context, manager *systemd.Manager, hierarchy cgroup.Hierarchy) (*guardian, error) {
+func (s *selection) ensureGuardian(ctx context.Context, b *bus, hierarchy cgroup.Hierarchy) (*guardian, error) {
 	if s.guardian != nil {
 		if s.guardian.alive() {
 			return s.guardian, nil
@@ -293,7 +316,7 @@ func (s *selection) ensureGuardian(ctx context.Context, manager *systemd.Manager
 		_ = s.guardian.pipe.Close() // whoever read it is gone
 		s.guardian = nil
 	}
-	g, err := startGuardian(ctx, manager, hierarchy)
+	g, err := startGuardian(ctx, b, hierarchy)
 	if err != nil {
 		return nil, fmt.Errorf("guardian: %w", err)
 	}
@@ -307,12 +330,7 @@ func (s *selection) dropGuardian(ctx context.Context) error {
 	}
 	g := s.guardian
 	s.guardian = nil
-	manager, err := s.bus.manager(ctx)
-	if err != nil {
-		// The manager is gone, and its units with it.
-		return g.pipe.Close()
-	}
-	return g.stop(ctx, manager)
+	return g.stop(ctx, s.bus)
 }
 
 // tryScope: the cheap look is the connection.
@@ -330,11 +348,7 @@ func (s *selection) tryScope(ctx context.Context) (owner.Launcher, func() bool, 
 	if err != nil {
 		return nil, nil, err
 	}
-	manager, err := b.manager(ctx)
-	if err != nil {
-		return nil, nil, err
-	}
-	g, err := s.ensureGuardian(ctx, manager, hierarchy)
+	g, err := s.ensureGuardian(ctx, b, hierarchy)
 	if err != nil {
 		return nil, nil, err
 	}
