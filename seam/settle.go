@@ -85,7 +85,7 @@ func Settle(ctx context.Context, p Process, drain time.Duration, policy Survivor
 			return end, listErr
 		}
 		if policy == FailOnSurvivors && len(members) > 0 {
-			end.Err = fmt.Errorf("%d %w", len(members), ErrSurvivors)
+			end.Err = fmt.Errorf("%w: %d", ErrSurvivors, len(members))
 		}
 		p.Terminate(ErrSurvivors)
 	}

@@ -72,6 +72,14 @@ type OutputReader interface {
 	Spill() Spill
 }
 
+// A Discarder is an [OutputReader] whose output can be given up before its world
+// ends. Providers that keep files implement it.
+type Discarder interface {
+	// Discard forgets what is kept of the stream and removes its file, once the
+	// stream has ended; before, it does nothing. Offsets stay as they were.
+	Discard()
+}
+
 // A Spill tells where a complete stream can be read, or why it can't.
 type Spill struct {
 	// Path is the file that holds the stream from byte 0 to its present end;

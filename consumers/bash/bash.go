@@ -51,6 +51,10 @@ type Config struct {
 	// KeepSurvivors makes a job of them, and needs Jobs.
 	Survivors seam.SurvivorPolicy
 
+	// Require and Limits are those of [seam.Spec], for every script.
+	Require seam.Completeness
+	Limits  seam.Limits
+
 	// Jobs keeps background work. Nil: there is none, and requests for it are
 	// refused. Ownership: the registry is whoever made it.
 	Jobs *jobs.Registry
@@ -145,6 +149,9 @@ type Request struct {
 	// Env is between the model's environment and the managed one.
 	Env seam.Env
 
+	// Name is the range's, as in [seam.Spec].
+	Name string
+
 	// Owner owns the jobs that come of this.
 	Owner string
 
@@ -155,6 +162,11 @@ type Request struct {
 	// ended by then, or whose drain is not over. 0: never. It needs Config.Jobs.
 	BackgroundAfter time.Duration
 
+	// OnKept is told of survivors that were made a job, and then Run waits for
+	// that job, too, and ends it when the time is up or the context ends. Nil:
+	// Run returns, and the job goes on.
+	OnKept func([]seam.Member)
+
 	// MaxOutputBytes replaces Config's for stdout where it is greater than 0.
 	// It is for trusted callers.
 	MaxOutputBytes int64
@@ -162,11 +174,14 @@ type Request struct {
 
 // A Result is how a foreground script ended, or became a job.
 type Result struct {
+	// Process is the script, and the range of all that it started.
+	Process seam.Process
+
 	Outcome seam.Outcome // the zero Outcome while the script is a job that goes on
 
-	// TimedOut and Aborted tell what ended the script, where we did; at most
-	// one is true, and it is the first cause. Both are false for a script that
-	// ended itself, even by a signal.
+	// TimedOut and Aborted tell what ended the script, or the job that was
+	// waited for, where we did; at most one is true, and it is the first cause.
+	// Both are false for a script that ended itself, even by a signal.
 	TimedOut bool
 	Aborted  bool
 	Timeout  time.Duration // that was in force
@@ -176,14 +191,15 @@ type Result struct {
 	// Survivors had outlived the script. They were ended, unless Job has them.
 	Survivors []seam.Member
 
-	// Job has what goes on: the survivors, or the whole script.
+	// Job has what goes on: the survivors, or the whole script. With OnKept it
+	// has ended.
 	Job *jobs.Info
 	// JobErr says why there is no job for what should have become one; it was
 	// ended instead.
 	JobErr error
 
-	// Empty is nil with proof that nothing lives of the script. With a Job it
-	// is not asked.
+	// Empty is nil with proof that nothing lives of the script. With a Job that
+	// goes on it is not asked.
 	Empty error
 
 	// Failure is set where the policy made the script fail for its survivors.
@@ -228,6 +244,7 @@ func (b *Bash) Run(ctx context.Context, request Request) (Result, error) {
 
 	end, err := seam.Settle(deadline, p, b.config.Drain, b.config.Survivors)
 	result := Result{
+		Process:   p,
 		Outcome:   end.Outcome,
 		Timeout:   timeout,
 		Survivors: end.Survivors,
@@ -237,8 +254,15 @@ func (b *Bash) Run(ctx context.Context, request Request) (Result, error) {
 	if errors.Is(end.Empty, seam.ErrSurvivors) {
 		b.keep(&result, p, request)
 	}
-	if end.Outcome.End == seam.EndTerminated {
-		result.TimedOut = errors.Is(end.Outcome.Cause, ranOut) // this call's, not one that ctx brings
+	terminated, cause := end.Outcome.End == seam.EndTerminated, end.Outcome.Cause
+	if result.Job != nil && request.OnKept != nil {
+		request.OnKept(result.Survivors)
+		if late := b.await(deadline, &result); late != nil {
+			terminated, cause = true, late
+		}
+	}
+	if terminated {
+		result.TimedOut = errors.Is(cause, ranOut) // this call's, not one that ctx brings
 		result.Aborted = !result.TimedOut
 	}
 	result.Stdout, result.Stderr = text(p, seam.Stdout), text(p, seam.Stderr)
@@ -310,6 +334,25 @@ func (b *Bash) keep(result *Result, p seam.Process, request Request) {
 	}
 }
 
+// await sees the job of a result to its end. It returns ctx's cause where that
+// had to end it.
+func (b *Bash) await(ctx context.Context, result *Result) (cause error) {
+	id, owner := result.Job.ID, result.Job.Owner
+	info, err := b.config.Jobs.Wait(ctx, owner, id)
+	if err == nil && info.Status.Live() {
+		cause = context.Cause(ctx)
+		if _, err = b.config.Jobs.Kill(owner, id, cause.Error()); err == nil {
+			info, err = b.config.Jobs.Wait(context.Background(), owner, id) // the ladder bounds it
+		}
+	}
+	if err != nil { // released by someone else, which only an ended job can be
+		result.Empty = result.Process.WaitEmpty(context.Background())
+		return cause
+	}
+	*result.Job, result.Empty = info, info.Err
+	return cause
+}
+
 // moveToBackground waits for the script to end in time, and else makes a job of
 // it. Where the registry refuses it stays in the foreground.
 func (b *Bash) moveToBackground(ctx context.Context, p seam.Process, request Request) (Result, bool) {
@@ -322,7 +365,7 @@ func (b *Bash) moveToBackground(ctx context.Context, p seam.Process, request Req
 	if err != nil {
 		return Result{}, false
 	}
-	return Result{Job: &info, Stdout: text(p, seam.Stdout), Stderr: text(p, seam.Stderr)}, true
+	return Result{Process: p, Job: &info, Stdout: text(p, seam.Stdout), Stderr: text(p, seam.Stderr)}, true
 }
 
 func text(p seam.Process, stream seam.Stream) Text {

@@ -27,7 +27,11 @@ func (r Result) Render() string {
 	case r.TimedOut:
 		b.line(fmt.Sprintf("[timed out after %dms]", r.Timeout.Milliseconds()))
 	case r.Aborted:
-		b.line(fmt.Sprintf("[aborted: %s]", oneLine(r.Outcome.Cause)))
+		cause := r.Outcome.Cause
+		if cause == nil && r.Job != nil {
+			cause = r.Job.Cause
+		}
+		b.line(fmt.Sprintf("[aborted: %s]", oneLine(cause)))
 	}
 	if r.Failure != nil {
 		b.line(fmt.Sprintf("[failed: %s]", oneLine(r.Failure)))
@@ -84,6 +88,9 @@ func (b *builder) survivors(r Result) {
 	what := "ended"
 	if r.Job != nil {
 		what = fmt.Sprintf("kept as background job %s", r.Job.ID)
+		if !r.Job.Ended.IsZero() {
+			what = fmt.Sprintf("kept until their end, %s", r.Job.Status)
+		}
 	}
 	names := make([]string, 0, maxListed)
 	for _, m := range r.Survivors[:min(len(r.Survivors), maxListed)] {

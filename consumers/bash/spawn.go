@@ -32,14 +32,17 @@ func (b *Bash) spawn(ctx context.Context, request Request) (seam.Process, error)
 		stdout.MaxBytes = request.MaxOutputBytes
 	}
 	return b.world.Subprocess().Spawn(ctx, seam.Spec{
-		Argv:   argv,
-		Dir:    dir,
-		Env:    env,
-		Stdin:  stdin,
-		Stdout: stdout,
-		Stderr: stderr,
-		Grace:  b.config.Grace,
-		Drain:  b.config.Drain,
+		Argv:    argv,
+		Dir:     dir,
+		Env:     env,
+		Stdin:   stdin,
+		Stdout:  stdout,
+		Stderr:  stderr,
+		Grace:   b.config.Grace,
+		Drain:   b.config.Drain,
+		Name:    request.Name,
+		Limits:  b.config.Limits,
+		Require: b.config.Require,
 	})
 }
 

@@ -375,7 +375,9 @@ func (j *job) stop(cause error) {
 	j.process.Terminate(cause)
 }
 
-// Release forgets an ended job and its output. A live one is refused.
+// Release forgets an ended job, and has its output forgotten, with the files
+// that it may have, where the world can do that ([seam.Discarder]). A live one
+// is refused.
 func (r *Registry) Release(owner, id string) error {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -386,8 +388,18 @@ func (r *Registry) Release(owner, id string) error {
 	if j.info.Status.Live() {
 		return fmt.Errorf("job %q is %s: kill it first", id, j.info.Status)
 	}
-	delete(r.byID, id)
+	r.forget(j)
 	return nil
+}
+
+// forget takes an ended job out of the registry. r.mu is held.
+func (r *Registry) forget(j *job) {
+	delete(r.byID, j.info.ID)
+	for _, output := range j.output {
+		if discarder, ok := output.(seam.Discarder); ok {
+			discarder.Discard()
+		}
+	}
 }
 
 // CloseOwner ends all jobs of owner, those being started among them, and
@@ -451,7 +463,7 @@ func (r *Registry) end(ctx context.Context, cause error, chosen func(owner strin
 			errs = append(errs, fmt.Errorf("job %s: %w", j.info.ID, context.Cause(ctx)))
 		} else {
 			errs = append(errs, j.info.Err)
-			delete(r.byID, j.info.ID)
+			r.forget(j)
 		}
 		r.mu.Unlock()
 	}

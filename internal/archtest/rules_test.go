@@ -58,7 +58,7 @@ var layers = []layer{
 	},
 	{
 		path:     "internal/systemd",
-		external: []string{"github.com/godbus/dbus/v5"},
+		external: []string{sys, "github.com/godbus/dbus/v5"},
 		reason:   "systemd asks for units, and knows nothing of ranges",
 	},
 	{

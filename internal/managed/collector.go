@@ -51,9 +51,16 @@ type Collector struct {
 	spill seam.Spill
 
 	file SpillFile // the file being written; only the running goroutine uses it
+	kept SpillFile // the complete file; nil where there is none
 }
 
-var _ seam.OutputReader = (*Collector)(nil)
+var (
+	_ seam.OutputReader = (*Collector)(nil)
+	_ seam.Discarder    = (*Collector)(nil)
+)
+
+// errDiscarded is why a file is gone that was complete.
+var errDiscarded = errors.New("output was discarded")
 
 // NewCollector collects once its Process runs it.
 func NewCollector(params CollectorParams) *Collector {
@@ -68,7 +75,7 @@ func (c *Collector) run() {
 		if closeErr := c.file.Close(); closeErr != nil {
 			c.withdraw(fmt.Errorf("close: %w", closeErr))
 		}
-		c.file = nil
+		c.kept, c.file = c.file, nil
 	}
 	c.mu.Lock()
 	c.cut = !atEOF || err != nil
@@ -208,6 +215,23 @@ func (c *Collector) WaitEnd(ctx context.Context) error {
 		return nil
 	case <-ctx.Done():
 		return fmt.Errorf("wait for the end of output: %w", context.Cause(ctx))
+	}
+}
+
+// Discard implements [seam.Discarder].
+func (c *Collector) Discard() {
+	select {
+	case <-c.ended:
+	default:
+		return
+	}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.ring, c.head = nil, 0
+	if c.kept != nil {
+		_ = c.kept.Withdraw() // at the latest its runtime removes it
+		c.kept = nil
+		c.spill = seam.Spill{Withdrawn: errDiscarded}
 	}
 }
 

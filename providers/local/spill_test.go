@@ -218,3 +218,26 @@ func TestCharactersStayWhole(t *testing.T) {
 		t.Errorf("lost %d and got %d of 200001 bytes", window.Lost, len(window.Data))
 	}
 }
+
+// Output that is given up frees the quota, and its offsets stay.
+func TestDiscardFreesQuota(t *testing.T) {
+	dir := t.TempDir()
+	r := openRuntime(t, local.Config{Spill: local.SpillConfig{Dir: dir, QuotaBytes: 1 << 20}})
+	output := seam.Output{MaxBytes: 1000, SpillMaxBytes: 900 << 10}
+	for range 3 {
+		reader := collect(t, r, output, "yes | head -c 800K")
+		if spill := reader.Spill(); spill.Path == "" {
+			t.Fatalf("got %+v, want a file", spill)
+		}
+		reader.(seam.Discarder).Discard()
+		if spill := reader.Spill(); spill.Path != "" || spill.Withdrawn == nil {
+			t.Errorf("got %+v, want it gone, with the reason", spill)
+		}
+		if w := reader.ReadFrom(0); len(w.Data) != 0 || w.Lost != 800<<10 || !w.Ended {
+			t.Errorf("got %d bytes, lost %d", len(w.Data), w.Lost)
+		}
+	}
+	if files, _ := filepath.Glob(filepath.Join(dir, "*", "*.log")); len(files) > 0 {
+		t.Errorf("left %v", files)
+	}
+}
