@@ -1,0 +1,171 @@
+package local_test
+
+import (
+	"bufio"
+	"bytes"
+	"fmt"
+	"math/rand/v2"
+	"os"
+	"os/exec"
+	"slices"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/corral-world/corral/internal/process"
+	"github.com/corral-world/corral/providers/local"
+	"github.com/corral-world/corral/seam"
+)
+
+const (
+	doomedKind   = "TEST_DOOMED_KIND"
+	doomedMarker = "TEST_DOOMED_MARKER"
+	doomedRanges = 10
+)
+
+// Whoever of those that own ranges is killed, the ranges end: nobody is left
+// that a user would have to find.
+func TestKilledOwnersLeaveNothing(t *testing.T) {
+	if kind := os.Getenv(doomedKind); kind != "" {
+		beDoomed(t, seam.Kind(kind), os.Getenv(doomedMarker))
+		return
+	}
+	harness := func(d *doomed) []int { return []int{d.pid} }
+	helper := func(d *doomed) []int { return d.runners(d.pid) } // guardian or nursery
+	supervisor := func(d *doomed) []int { return d.runners(d.runners(d.pid)...)[:1] }
+	supervisors := func(d *doomed) []int { return d.runners(d.runners(d.pid)...) }
+	for _, c := range []struct {
+		name  string
+		kinds []seam.Kind
+		kill  []func(*doomed) []int
+		left  int // of doomedRanges that go on, as they should
+	}{
+		{"the harness", []seam.Kind{seam.KindScope, seam.KindCgroup, seam.KindReaper}, []func(*doomed) []int{harness}, 0},
+		{"the nursery", []seam.Kind{seam.KindReaper}, []func(*doomed) []int{helper}, 0},
+		{"one supervisor", []seam.Kind{seam.KindReaper}, []func(*doomed) []int{supervisor}, doomedRanges - 1},
+		{"every supervisor", []seam.Kind{seam.KindReaper}, []func(*doomed) []int{supervisors}, 0},
+		{"the harness and the nursery", []seam.Kind{seam.KindReaper}, []func(*doomed) []int{harness, helper}, 0},
+		{"the harness and every supervisor", []seam.Kind{seam.KindReaper}, []func(*doomed) []int{harness, supervisors}, 0},
+	} {
+		for _, kind := range c.kinds {
+			t.Run(c.name+"/"+string(kind), func(t *testing.T) {
+				need(t, kind)
+				d := startDoomed(t, kind)
+				var victims []int
+				for _, choose := range c.kill {
+					victims = append(victims, choose(d)...)
+				}
+				if len(victims) == 0 {
+					t.Fatal("nobody to kill")
+				}
+				for _, pid := range victims {
+					if err := syscall.Kill(pid, syscall.SIGKILL); err != nil {
+						t.Fatal(err)
+					}
+				}
+				d.waitFor(t, c.left)
+			})
+		}
+	}
+}
+
+// beDoomed starts ranges that ignore TERM in sessions of their own, says so, and
+// waits to be killed.
+func beDoomed(t *testing.T, kind seam.Kind, marker string) {
+	r, err := local.New(local.Config{WorldID: "doomed", Containment: kind})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for range doomedRanges {
+		script := `trap "" TERM; setsid sh -c 'trap "" TERM; echo up; exec sleep ` + marker + `' & wait`
+		p, err := r.Spawn(t.Context(), seam.Spec{
+			Argv: []string{"sh", "-c", script}, Dir: "/", Grace: time.Minute, Stdout: seam.Output{Mode: seam.Pipe}})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if line, err := bufio.NewReader(p.Stdout()).ReadString('\n'); err != nil {
+			t.Fatalf("%q, %v", line, err)
+		}
+	}
+	fmt.Println("ready")
+	<-t.Context().Done()
+}
+
+// doomed is a harness that is about to be killed.
+type doomed struct {
+	pid    int
+	marker string
+}
+
+func startDoomed(t *testing.T, kind seam.Kind) *doomed {
+	t.Helper()
+	executable, err := os.Executable()
+	if err != nil {
+		t.Fatal(err)
+	}
+	d := &doomed{marker: fmt.Sprintf("600.%09d", rand.IntN(1e9))}
+	cmd := exec.Command(executable, "-test.run=^TestKilledOwnersLeaveNothing$", "-test.count=1")
+	cmd.Env = append(os.Environ(), doomedKind+"="+string(kind), doomedMarker+"="+d.marker)
+	cmd.Stderr = os.Stderr
+	stdout, err := cmd.StdoutPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	d.pid = cmd.Process.Pid
+	t.Cleanup(func() {
+		_ = cmd.Process.Kill()
+		_ = cmd.Wait() // killed
+		d.waitFor(t, 0)
+	})
+	lines := bufio.NewScanner(stdout)
+	for lines.Scan() {
+		if lines.Text() == "ready" {
+			return d
+		}
+		t.Log(lines.Text())
+	}
+	t.Fatal("the harness did not get ready")
+	return nil
+}
+
+// runners lists the processes of Corral's own among the children of parents.
+func (d *doomed) runners(parents ...int) []int {
+	var found []int
+	for _, row := range process.Table() {
+		if slices.Contains(parents, row.Parent) && bytes.HasPrefix(cmdline(row.PID), []byte("corral-runner")) {
+			found = append(found, row.PID)
+		}
+	}
+	return found
+}
+
+func cmdline(pid int) []byte {
+	data, _ := os.ReadFile(fmt.Sprintf("/proc/%d/cmdline", pid)) // gone is empty
+	return data
+}
+
+// waitFor waits until as many of the payloads live as are left, and no fewer.
+func (d *doomed) waitFor(t *testing.T, left int) {
+	t.Helper()
+	const bound = time.Minute // what it takes is for the benchmarks; this only ends a failed test
+	began := time.Now()
+	for {
+		alive := 0
+		for _, row := range process.Table() {
+			if !row.Dead() && strings.HasPrefix(string(cmdline(row.PID)), "sleep\x00"+d.marker) {
+				alive++
+			}
+		}
+		switch {
+		case alive == left:
+			t.Logf("%d left after %v", alive, time.Since(began).Round(time.Millisecond))
+			return
+		case alive < left, time.Since(began) > bound:
+			t.Fatalf("%d payloads alive after %v, want %d", alive, time.Since(began), left)
+		}
+	}
+}
