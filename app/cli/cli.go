@@ -12,6 +12,7 @@ import (
 
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
+	"go.uber.org/fx"
 
 	"github.com/corral-world/corral/app"
 	"github.com/corral-world/corral/app/config"
@@ -22,6 +23,7 @@ import (
 type Program struct {
 	Args    []string // without the program's name
 	Environ []string // in the form of os.Environ
+	Stdin   io.Reader
 	Stdout  io.Writer
 	Stderr  io.Writer
 
@@ -31,7 +33,7 @@ type Program struct {
 }
 
 // Main runs the program and returns its exit code. Commands that inherit
-// streams get those of this process, whatever Stdout and Stderr are.
+// streams get those of this process, whatever Stdin, Stdout and Stderr are.
 func (p Program) Main() int {
 	inv := &invocation{program: p, console: newConsole(p.Stderr)}
 	root := inv.root()
@@ -51,6 +53,7 @@ type invocation struct {
 	flags   globalFlags
 	json    bool     // --json of the subcommand
 	argv    []string // of exec, once it is known
+	script  string   // of bash, once it is known
 	exit    int
 }
 
@@ -82,7 +85,7 @@ Exit code 125 is Corral's own failure.`,
 	flags.StringVar(&inv.flags.config, "config", "", "read settings from `FILE`")
 	flags.StringVar(&inv.flags.logLevel, "log-level", "", "log from `LEVEL` on: debug, info, warn, error (default warn)")
 	flags.StringVar(&inv.flags.logFormat, "log-format", "", "log in `FORMAT` text or json (default text)")
-	root.AddCommand(inv.execCommand(), inv.doctorCommand(), inv.configCommand())
+	root.AddCommand(inv.execCommand(), inv.bashCommand(), inv.doctorCommand(), inv.configCommand())
 	return root
 }
 
@@ -107,8 +110,8 @@ func (inv *invocation) load(flags *pflag.FlagSet, settings map[string]string) (*
 	return config.Load(sources)
 }
 
-// compose makes the app of a configuration.
-func (inv *invocation) compose(c *config.Loaded, logger *slog.Logger) (*app.App, error) {
+// compose makes the app of a configuration, and more on it.
+func (inv *invocation) compose(c *config.Loaded, logger *slog.Logger, more ...fx.Option) (*app.App, error) {
 	options := inv.program.App
 	options.Logger = logger
 	options.Local = local.Config{
@@ -121,7 +124,7 @@ func (inv *invocation) compose(c *config.Loaded, logger *slog.Logger) (*app.App,
 			Keep:       c.Spill.Keep,
 		},
 	}
-	return app.New(options)
+	return app.New(options, more...)
 }
 
 // ignores reports whether this process was started with sig ignored.

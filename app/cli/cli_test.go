@@ -25,6 +25,12 @@ func runInMemory(containment seam.Containment, args ...string) (code int, stdout
 				}
 				return 4
 			},
+			"/bin/bash": func(p *seamtest.MemProc) int {
+				if _, err := fmt.Fprintf(p.Stdout, "%q in %s", p.Argv[1:], p.Dir); err != nil {
+					return 1
+				}
+				return 4
+			},
 			"/bin/hour": func(p *seamtest.MemProc) int { p.Sleep(time.Hour); return 0 },
 			"/bin/crash": func(p *seamtest.MemProc) int {
 				p.Kill("SIGSEGV")
@@ -35,6 +41,7 @@ func runInMemory(containment seam.Containment, args ...string) (code int, stdout
 	var out, err bytes.Buffer
 	code = cli.Program{
 		Args:   args,
+		Stdin:  strings.NewReader("from stdin"),
 		Stdout: &out,
 		Stderr: &err,
 		App:    app.Options{FS: memory.FS(), Subprocess: memory},
@@ -69,6 +76,19 @@ func TestExecInMemory(t *testing.T) {
 				}
 			}
 		})
+	}
+}
+
+// TestBashInMemory: corral bash needs nothing of this host.
+func TestBashInMemory(t *testing.T) {
+	for _, test := range []struct{ script, want string }{
+		{"exit 4", `["-c" "exit 4"] in /`},
+		{"-", `["-c" "from stdin"] in /`},
+	} {
+		code, stdout, stderr := runInMemory(seam.Containment{}, "bash", "--dir", "/", test.script)
+		if want := test.want + "\n[exit code: 4]\n"; code != 4 || stdout != want {
+			t.Errorf("exit code %d, want 4; stdout %q, want %q\n%s", code, stdout, want, stderr)
+		}
 	}
 }
 

@@ -2,14 +2,10 @@ package cli
 
 import (
 	"context"
-	"errors"
-	"log/slog"
-	"path/filepath"
 	"time"
 
 	"github.com/spf13/cobra"
 
-	"github.com/corral-world/corral/app"
 	"github.com/corral-world/corral/app/config"
 	"github.com/corral-world/corral/app/foreground"
 	"github.com/corral-world/corral/seam"
@@ -52,7 +48,7 @@ func (inv *invocation) execCommand() *cobra.Command {
 		RunE: func(cmd *cobra.Command, args []string) error {
 			inv.argv = args
 			if len(args) == 0 {
-				return &usageError{"CMD", "is missing"}
+				return &usageError{fieldCommand, "is missing"}
 			}
 			return inv.exec(cmd, flags)
 		},
@@ -82,50 +78,40 @@ func (inv *invocation) exec(cmd *cobra.Command, flags *execFlags) error {
 	if err != nil {
 		return err
 	}
-	signals := foreground.WatchSignals(cmd.Context(), ignores)
-	defer signals.Stop()
-	return inv.runOn(a, signals, command, logger)
+	v, err := inv.runOn(cmd.Context(), a, logger, flags.survivors, func(ctx context.Context) (foreground.Result, error) {
+		quiet := inv.showRunning(command)
+		defer quiet()
+		return foreground.Run(ctx, a.World().Subprocess(), command)
+	})
+	if err != nil || !inv.json {
+		return err
+	}
+	return writeJSON(inv.program.Stdout, execReport{
+		Name:      v.Process.Name(),
+		Argv:      inv.argv,
+		endReport: reportEnd(v),
+	})
 }
 
-// runOn runs command and reports. When it returns nothing of it is alive, or
-// the error says that this is not known.
-func (inv *invocation) runOn(a *app.App, signals *foreground.Signals, command foreground.Command, logger *slog.Logger) error {
-	if err := a.Start(signals.Context); err != nil {
-		return errors.Join(err, a.Stop(signals.Hard))
-	}
-	harder := context.AfterFunc(signals.Hard, a.KillAll)
-	defer harder()
-	quiet := func() {}
+// showRunning shows that command is running, where that disturbs nobody, until
+// stop is called.
+func (inv *invocation) showRunning(command foreground.Command) (stop func()) {
 	switch {
 	case inv.json:
-		quiet = inv.console.progress(command.Spec.Argv)
+		return inv.console.progress(command.Spec.Argv)
 	case command.Spec.Stdin.Mode != seam.Inherit:
 		// The terminal is the command's, whose own lines a line that is taken
 		// back would take with it.
-		quiet = inv.console.announce(command.Spec.Argv)
+		return inv.console.announce(command.Spec.Argv)
 	}
-	result, err := foreground.Run(signals.Context, a.World().Subprocess(), command)
-	quiet()
-	stop, cancel := context.WithTimeout(signals.Hard, app.DefaultStopTimeout)
-	defer cancel()
-	stopErr := a.Stop(stop)
-	if err != nil {
-		return errors.Join(err, stopErr)
-	}
-	v := judge(result, context.Cause(signals.Context), stopErr)
-	v.log(logger, command)
-	inv.exit = v.exit
-	if inv.json {
-		return writeJSON(inv.program.Stdout, newReport(command, v))
-	}
-	return nil
+	return func() {}
 }
 
 // command makes a command of flags and configuration.
 func (inv *invocation) command(flags *execFlags, c *config.Loaded) (foreground.Command, error) {
-	dir, err := filepath.Abs(flags.dir)
+	dir, err := flags.absDir()
 	if err != nil {
-		return foreground.Command{}, &usageError{"--dir", "can't be told: " + err.Error()}
+		return foreground.Command{}, err
 	}
 	command := foreground.Command{
 		Spec: seam.Spec{
@@ -162,25 +148,4 @@ func (inv *invocation) command(flags *execFlags, c *config.Loaded) (foreground.C
 		command.Stdin = source
 	}
 	return command, nil
-}
-
-// maxMembers bounds what is told of survivors one by one.
-const maxMembers = 10
-
-func logMembers(logger *slog.Logger, message string, members []seam.Member) {
-	for i, m := range members {
-		if i == maxMembers {
-			logger.Warn("and more processes like these", "count", len(members)-i)
-			return
-		}
-		logger.Warn(message, "pid", m.PID, "argv", quoteArgv(m.Argv, 120), "age", age(m).Round(time.Millisecond))
-	}
-}
-
-// age of m now; 0 where it is not known.
-func age(m seam.Member) time.Duration {
-	if m.Started.IsZero() {
-		return 0
-	}
-	return max(time.Since(m.Started), 0)
 }

@@ -2,6 +2,7 @@ package cli
 
 import (
 	"fmt"
+	"path/filepath"
 	"strconv"
 	"strings"
 	"time"
@@ -18,8 +19,8 @@ const (
 	stdinInherit = "inherit"
 )
 
-// execFlags are the flags of corral exec, other than those that override
-// settings.
+// execFlags are the flags of corral exec and corral bash, other than those that
+// override settings.
 type execFlags struct {
 	timeout   positiveDuration
 	dir       string
@@ -32,7 +33,7 @@ type execFlags struct {
 	limits    seam.Limits
 }
 
-// execSettings are the settings that flags of corral exec override, by flag.
+// execSettings are the settings that flags of both override, by flag.
 func execSettings() map[string]string {
 	return map[string]string{"grace": "grace", "drain": "drain", "containment": "containment"}
 }
@@ -57,6 +58,14 @@ func (f *execFlags) register(flags *pflag.FlagSet) {
 	flags.BoolVar(&f.detach, "detach", false, "let the command outlive corral")
 	flags.Var((*memorySize)(&f.limits.MemoryBytes), "limit-memory", "end the range above `SIZE`, such as 2GiB")
 	flags.Var((*positiveInt)(&f.limits.Pids), "limit-pids", "allow the range `N` processes and threads")
+}
+
+func (f *execFlags) absDir() (string, error) {
+	dir, err := filepath.Abs(f.dir)
+	if err != nil {
+		return "", &usageError{"--dir", "can't be told: " + err.Error()}
+	}
+	return dir, nil
 }
 
 // The types below are flags. Errors of Set complete a sentence that begins with

@@ -24,6 +24,9 @@ const (
 	exitSignalBase = 128
 )
 
+// fieldCommand names the command among the arguments.
+const fieldCommand = "CMD"
+
 // A failure is Corral's own, and what is told of it.
 type failure struct {
 	Code    string `json:"code"`
@@ -34,7 +37,7 @@ type failure struct {
 
 // A usageError is a flag or argument that can't be used.
 type usageError struct {
-	field   string // "--timeout", "CMD"
+	field   string // "--timeout", fieldCommand
 	problem string // completes the sentence that field begins
 }
 
@@ -44,12 +47,16 @@ func (e *usageError) Error() string { return e.field + " " + e.problem }
 // the exit code.
 func (inv *invocation) fail(err error) int {
 	f := explain(err)
+	if f.Field == fieldCommand && inv.script != "" {
+		f.Field = "" // the shell of a script is not an argument
+	}
 	inv.console.line("corral: " + f.Message)
 	if inv.wantsJSON(err) {
 		object := struct {
-			Argv  []string `json:"argv,omitempty"`
-			Error failure  `json:"error"`
-		}{inv.argv, f}
+			Argv   []string `json:"argv,omitempty"`
+			Script string   `json:"script,omitempty"`
+			Error  failure  `json:"error"`
+		}{inv.argv, inv.script, f}
 		if err := writeJSON(inv.program.Stdout, object); err != nil {
 			inv.console.line("corral: " + err.Error())
 			return exitFailure
@@ -108,9 +115,9 @@ func explainWorld(err error, f failure) failure {
 	f.Code = string(code)
 	switch code {
 	case seam.CodeExecutableNotFound, seam.CodeInterpreterNotFound:
-		f.exit, f.Field = exitNotFound, "CMD"
+		f.exit, f.Field = exitNotFound, fieldCommand
 	case seam.CodeNotExecutable, seam.CodeTooLong:
-		f.exit, f.Field = exitCannotRun, "CMD"
+		f.exit, f.Field = exitCannotRun, fieldCommand
 	case seam.CodeDirNotFound, seam.CodeNotDir, seam.CodePermission:
 		f.Field = "--dir"
 	case seam.CodeContainment:
@@ -129,7 +136,7 @@ func explainWorld(err error, f failure) failure {
 func flagOf(field string) string {
 	root, _, _ := strings.Cut(strings.ReplaceAll(field, "[", "."), ".")
 	flags := map[string]string{
-		"Argv": "CMD", "Dir": "--dir", "Env": "--env", "Stdin": "--stdin", "Grace": "--grace", "Drain": "--drain",
+		"Argv": fieldCommand, "Script": fieldScript, "Dir": "--dir", "Env": "--env", "Stdin": "--stdin", "Grace": "--grace", "Drain": "--drain",
 		"Name": "--name", "Require": "--require", "Detach": "--detach", "Containment": "--containment",
 	}
 	switch field {

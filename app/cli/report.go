@@ -4,15 +4,31 @@ import (
 	"time"
 	"unicode/utf8"
 
-	"github.com/corral-world/corral/app/foreground"
 	"github.com/corral-world/corral/seam"
 )
 
-// report is the object of corral exec --json. Null stands for what does not
+// execReport is the object of corral exec --json.
+type execReport struct {
+	Name string   `json:"name"`
+	Argv []string `json:"argv"`
+	endReport
+}
+
+// bashReport is the object of corral bash --json.
+type bashReport struct {
+	Name      string  `json:"name"`
+	Script    string  `json:"script"`
+	Text      string  `json:"text"` // as a model reads it
+	TimedOut  bool    `json:"timed_out"`
+	Aborted   bool    `json:"aborted"`
+	TimeoutMS int64   `json:"timeout_ms"`
+	Job       *string `json:"job"` // that survivors were kept as
+	endReport
+}
+
+// endReport is how a command and its range ended. Null stands for what does not
 // apply or is not known.
-type report struct {
-	Name        string            `json:"name"`
-	Argv        []string          `json:"argv"`
+type endReport struct {
 	ExitCode    *int              `json:"exit_code"` // null unless the command exited
 	Signal      *string           `json:"signal"`
 	Cause       seam.EndKind      `json:"cause"`
@@ -60,11 +76,9 @@ type streamReport struct {
 	SpillWithdrawn *string `json:"spill_withdrawn"`
 }
 
-func newReport(c foreground.Command, v verdict) report {
+func reportEnd(v verdict) endReport {
 	outcome := v.Ending.Outcome
-	r := report{
-		Name:        v.Process.Name(),
-		Argv:        c.Spec.Argv,
+	r := endReport{
 		Cause:       outcome.End,
 		CauseDetail: textOf(outcome.Cause),
 		DurationMS:  outcome.Duration.Milliseconds(),

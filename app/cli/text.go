@@ -12,6 +12,7 @@ import (
 func quoteArgv(argv []string, maxRunes int) string {
 	var words []string
 	for _, arg := range argv {
+		arg = arg[:min(len(arg), utf8.UTFMax*(maxRunes+1))] // what is shown, and more
 		plain := func(r rune) bool { return r != '"' && r != '\'' && r != '\\' && r > ' ' && strconv.IsPrint(r) }
 		if arg == "" || !utf8.ValidString(arg) || strings.ContainsFunc(arg, func(r rune) bool { return !plain(r) }) {
 			arg = strconv.Quote(arg)

@@ -66,11 +66,11 @@ func complain(r foreground.Result, stopErr error) *failure {
 }
 
 // log tells what matters.
-func (v verdict) log(logger *slog.Logger, c foreground.Command) {
+func (v verdict) log(logger *slog.Logger, survivors seam.SurvivorPolicy) {
 	if v.Stopped != nil {
 		logger.Warn("command was ended", "name", v.Process.Name(), "err", v.Stopped)
 	}
-	if c.Survivors != seam.KeepSurvivors {
+	if survivors != seam.KeepSurvivors {
 		logMembers(logger, "ended a process that outlived the command", v.Ending.Survivors)
 	}
 	if v.complaint != nil {

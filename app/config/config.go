@@ -109,6 +109,9 @@ type Loaded struct {
 	origins map[string]string
 }
 
+// IsSet reports whether anything but the default gave setting its value.
+func (l *Loaded) IsSet(setting string) bool { return l.origins[setting] != "" }
+
 // Values lists every setting, in the order of the documentation.
 func (l *Loaded) Values() []Value {
 	var values []Value

@@ -16,9 +16,17 @@ func run() int {
 		fmt.Fprintln(os.Stderr, "corral:", err)
 		return 125
 	}
+	if code, ran, err := local.Init(); ran {
+		if err != nil {
+			fmt.Fprintln(os.Stderr, "corral: as first process:", err)
+			return 125
+		}
+		return code
+	}
 	return cli.Program{
 		Args:    os.Args[1:],
 		Environ: os.Environ(),
+		Stdin:   os.Stdin,
 		Stdout:  os.Stdout,
 		Stderr:  os.Stderr,
 	}.Main()

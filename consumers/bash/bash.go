@@ -192,7 +192,7 @@ type Result struct {
 	Survivors []seam.Member
 
 	// Job has what goes on: the survivors, or the whole script. With OnKept it
-	// has ended.
+	// has ended, and the registry has forgotten it.
 	Job *jobs.Info
 	// JobErr says why there is no job for what should have become one; it was
 	// ended instead.
@@ -349,6 +349,7 @@ func (b *Bash) await(ctx context.Context, result *Result) (cause error) {
 		result.Empty = result.Process.WaitEmpty(context.Background())
 		return cause
 	}
+	_ = b.config.Jobs.Yield(owner, id) // what it printed is the result's
 	*result.Job, result.Empty = info, info.Err
 	return cause
 }

@@ -62,6 +62,13 @@ func TestOnKept(t *testing.T) {
 			if result.TimedOut != test.timedOut || result.Aborted != test.cancel {
 				t.Errorf("timed out %t, aborted %t", result.TimedOut, result.Aborted)
 			}
+			// What it printed is not the registry's, which forgets.
+			if _, err := b.registry.Get("", result.Job.ID); !errors.Is(err, jobs.ErrNotFound) {
+				t.Errorf("the registry still has the job: %v", err)
+			}
+			if got := string(result.Process.Output(seam.Stdout).ReadFrom(0).Data); got != result.Stdout.Text {
+				t.Errorf("output is %q, want %q", got, result.Stdout.Text)
+			}
 			for _, want := range test.text {
 				if got := result.Render(); !strings.Contains(got, want) {
 					t.Errorf("got %q, want %q in it", got, want)

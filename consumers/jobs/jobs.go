@@ -381,15 +381,32 @@ func (j *job) stop(cause error) {
 func (r *Registry) Release(owner, id string) error {
 	r.mu.Lock()
 	defer r.mu.Unlock()
+	j, err := r.findEnded(owner, id)
+	if err == nil {
+		r.forget(j)
+	}
+	return err
+}
+
+// Yield forgets an ended job, and leaves its output and files to whoever has
+// its range. A live one is refused.
+func (r *Registry) Yield(owner, id string) error {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	j, err := r.findEnded(owner, id)
+	if err == nil {
+		delete(r.byID, j.info.ID)
+	}
+	return err
+}
+
+// findEnded returns the owner's job, unless that lives. r.mu is held.
+func (r *Registry) findEnded(owner, id string) (*job, error) {
 	j, err := r.find(owner, id)
-	if err != nil {
-		return err
+	if err == nil && j.info.Status.Live() {
+		err = fmt.Errorf("job %q is %s: kill it first", id, j.info.Status)
 	}
-	if j.info.Status.Live() {
-		return fmt.Errorf("job %q is %s: kill it first", id, j.info.Status)
-	}
-	r.forget(j)
-	return nil
+	return j, err
 }
 
 // forget takes an ended job out of the registry. r.mu is held.

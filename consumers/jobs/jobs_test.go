@@ -370,6 +370,35 @@ func TestNoticeMayCall(t *testing.T) {
 	})
 }
 
+// TestYield: a yielded job is forgotten, and its output is not.
+func TestYield(t *testing.T) {
+	onFakeClock(t, jobs.Config{}, func(t *testing.T, b *bench) {
+		p, err := b.launch("run", "out text", "sleep 1s")(t.Context())
+		if err != nil {
+			t.Fatal(err)
+		}
+		info, err := b.Adopt(jobs.Spec{Owner: "me", Kind: "run"}, p)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := b.Yield("me", info.ID); err == nil || errors.Is(err, jobs.ErrNotFound) {
+			t.Errorf("a live job: %v", err)
+		}
+		expectIs(t, "stranger", b.Yield("other", info.ID), jobs.ErrNotFound)
+		b.wait(t, info.ID)
+		if err := b.Yield("me", info.ID); err != nil {
+			t.Error(err)
+		}
+		expectIs(t, "again", b.Yield("me", info.ID), jobs.ErrNotFound)
+		if err := b.Close(t.Context()); err != nil {
+			t.Error(err)
+		}
+		if got := string(p.Output(seam.Stdout).ReadFrom(0).Data); got != "text" {
+			t.Errorf("output %q, want text", got)
+		}
+	})
+}
+
 func TestRelease(t *testing.T) {
 	onFakeClock(t, jobs.Config{}, func(t *testing.T, b *bench) {
 		info := b.start(t, "me", "deaf")
