@@ -195,10 +195,9 @@ func ExampleApp_Load() {
 		if err != nil {
 			return err
 		}
-		defer unload(ctx)
 		result, err := b.Run(ctx, bash.Request{Script: "echo hello; exit 3"})
 		fmt.Println(result.Render())
-		return err
+		return errors.Join(err, unload(ctx))
 	})
 	// Output:
 	// hello

@@ -311,11 +311,17 @@ func bootstrap() {
 }
 
 func bootstrapFailed(control *os.File, step byte, err error) {
+	_, _ = control.Write(errorRecord(step, err))
+	syscall.Exit(127)
+}
+
+// errorRecord says at which step a start failed: d for chdir, x for execve, s
+// for the start of the runner itself.
+func errorRecord(step byte, err error) []byte {
 	record := []byte{recordError, step, 0, 0, 0, 0}
 	var errno syscall.Errno
 	if errors.As(err, &errno) {
 		binary.LittleEndian.PutUint32(record[2:], uint32(errno))
 	}
-	_, _ = control.Write(record)
-	leave(127)
+	return record
 }

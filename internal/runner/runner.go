@@ -46,8 +46,5 @@ func Main() {
 // for its last words, which every launch of a test would wait for.
 func leave(code int) { syscall.Exit(code) }
 
-// Runners end by syscall.Exit: os.Exit has the race detector wait a second for
-// what it might still report.
-
 // exitProtocol is a runner's exit code when it was not talked to as it expects.
 const exitProtocol = 125

@@ -334,10 +334,12 @@ func (n *parent) start(fds []int) {
 		Files: []uintptr{uintptr(fds[0]), uintptr(fds[1]), uintptr(fds[2]), uintptr(fds[3]), n.theirs.Fd()},
 		Sys:   &syscall.SysProcAttr{Setsid: true},
 	})
-	if err == nil {
-		n.children[pid] = true
-		n.changed.Broadcast()
+	if err != nil {
+		_, _ = unix.Write(fds[3], errorRecord('s', err)) // the harness sees the end, too
+		return
 	}
+	n.children[pid] = true
+	n.changed.Broadcast()
 }
 
 // reap waits for supervisors. One that did not end by itself has left its

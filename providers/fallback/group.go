@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"sync"
+	"time"
 
 	"github.com/corral-world/corral/internal/owner"
 	"github.com/corral-world/corral/seam"
@@ -108,11 +109,13 @@ func (g *group) Signal(sig owner.Signal) error {
 	return errors.Join(append(errs, errStillForking)...)
 }
 
-// WaitEmpty implements [owner.Owner]. It waits on the exits of members, never
-// on a clock: as long as something lives, one of what lives is watched.
+// WaitEmpty implements [owner.Owner]. As long as something lives, one of what
+// lives is watched; and it is looked again now and then, because a member can
+// leave without ending (setsid), of which there is no event.
 func (g *group) WaitEmpty(ctx context.Context) error {
 	// A table that is read while a member forks and ends can miss both, if the
 	// child got a lower number. So nothing has to be found twice.
+	pause := firstLook
 	for found := 0; found < 2; {
 		members, err := g.session.members()
 		if err != nil {
@@ -123,15 +126,28 @@ func (g *group) WaitEmpty(ctx context.Context) error {
 			continue
 		}
 		found = 0
-		if err := members[0].waitExit(ctx); err != nil {
+		look, cancel := context.WithTimeout(ctx, pause)
+		err = members[0].waitExit(look)
+		cancel()
+		if ctx.Err() != nil {
+			return context.Cause(ctx)
+		}
+		if err != nil && look.Err() == nil {
 			return err
 		}
+		pause = min(2*pause, lastLook)
 	}
 	g.mu.Lock()
 	g.proved = true
 	g.mu.Unlock()
 	return nil
 }
+
+// How long one member is watched before it is looked again.
+const (
+	firstLook = 20 * time.Millisecond
+	lastLook  = time.Second
+)
 
 // Members implements [owner.Owner].
 func (g *group) Members(ctx context.Context) ([]seam.Member, error) {

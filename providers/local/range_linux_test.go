@@ -274,3 +274,35 @@ func spawnAndKillAround(t *testing.T) {
 		t.Errorf("canary ended before we killed it: %v", err)
 	}
 }
+
+// A member that leaves its session while it is watched is no member any more.
+func TestWhoLeavesIsNotWaitedFor(t *testing.T) {
+	r := openRuntime(t, local.Config{Containment: seam.KindGroup})
+	file := filepath.Join(t.TempDir(), "pid")
+	p, err := r.Spawn(t.Context(), seam.Spec{
+		Argv:  []string{"sh", "-c", `sh -c 'sleep 0.3; echo $$ >` + file + `; exec setsid sleep 600' & exit 0`},
+		Dir:   "/",
+		Grace: time.Second,
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	started := time.Now()
+	if err := p.WaitEmpty(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	if took := time.Since(started); took > time.Minute {
+		t.Errorf("waited %v for a process that had left", took)
+	}
+	text, err := os.ReadFile(file)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var escaped int
+	if _, err := fmt.Sscan(string(text), &escaped); err != nil {
+		t.Fatal(err)
+	}
+	if err := syscall.Kill(escaped, syscall.SIGKILL); err != nil {
+		t.Errorf("the process that left had ended: %v", err)
+	}
+}
