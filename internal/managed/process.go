@@ -80,6 +80,7 @@ type Process struct {
 	outlived bool          // the direct process had ended before the first Terminate
 	failed   chan struct{} // closed, and replaced, by each failed observation
 	failure  error         // of the last one
+	stuck    bool          // failure is that members live on after KILL
 }
 
 var _ seam.Process = (*Process)(nil)
@@ -275,13 +276,20 @@ func (p *Process) drain(ctx context.Context) error {
 // WaitEmpty implements [seam.Process].
 func (p *Process) WaitEmpty(ctx context.Context) error {
 	p.mu.Lock()
-	failed := p.failed
+	failed, stuck := p.failed, p.stuck
 	p.mu.Unlock()
 	p.again()
 	select {
 	case <-p.empty:
 		return nil
 	default:
+	}
+	if stuck {
+		// The ladder goes on; whoever asks meanwhile need not wait as long as
+		// the first who asked.
+		var cancel context.CancelFunc
+		ctx, cancel = context.WithTimeoutCause(ctx, stuckAnswer, p.unproven())
+		defer cancel()
 	}
 	select {
 	case <-p.empty:
@@ -292,12 +300,19 @@ func (p *Process) WaitEmpty(ctx context.Context) error {
 			return nil // it was proven since
 		default:
 		}
-		p.mu.Lock()
-		defer p.mu.Unlock()
-		return fmt.Errorf("wait empty: %w", &seam.UnprovenError{Reason: p.failure})
+		return fmt.Errorf("wait empty: %w", p.unproven())
 	case <-ctx.Done():
 		return fmt.Errorf("wait empty: %w", context.Cause(ctx))
 	}
+}
+
+// stuckAnswer is what is waited for once more where members have outlived KILL.
+const stuckAnswer = 100 * time.Millisecond
+
+func (p *Process) unproven() error {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return &seam.UnprovenError{Reason: p.failure}
 }
 
 // fail tells everyone who waits that emptiness could not be established.
@@ -399,6 +414,9 @@ func (p *Process) ladder() {
 		if time.Since(killedAt) >= unkillableAfter {
 			killedAt = time.Now()
 			if err := p.unkillable(err); err != nil {
+				p.mu.Lock()
+				p.stuck = true
+				p.mu.Unlock()
 				p.fail(err)
 			}
 		}

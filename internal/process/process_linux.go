@@ -111,8 +111,8 @@ type Stat struct {
 	Started uint64 // clock ticks since boot: with the number, an identity
 }
 
-// Dead: a zombie holds no resources and runs nothing, unless only its first
-// thread has ended.
+// Dead reports whether nothing of the process runs. A zombie holds no resources
+// and runs nothing, unless only its first thread has ended.
 func (s Stat) Dead() bool {
 	return (s.State == 'Z' || s.State == 'X' || s.State == 'x') && s.Threads <= 1
 }
@@ -201,4 +201,36 @@ func (r Row) Signal(signals ...unix.Signal) error {
 		}
 	}
 	return nil
+}
+
+// Children lists the children of a process, those of all its threads.
+func Children(pid int) []int {
+	threads, err := os.ReadDir(procPath(pid, "task"))
+	if err != nil {
+		return nil
+	}
+	var children []int
+	for _, thread := range threads {
+		// CONFIG_PROC_CHILDREN, which few kernels lack.
+		data, err := os.ReadFile(procPath(pid, "task/"+thread.Name()+"/children"))
+		if errors.Is(err, os.ErrNotExist) && thread.Name() == strconv.Itoa(pid) {
+			return childrenInTable(pid)
+		}
+		for field := range bytes.FieldsSeq(data) {
+			if child, err := strconv.Atoi(string(field)); err == nil {
+				children = append(children, child)
+			}
+		}
+	}
+	return children
+}
+
+func childrenInTable(pid int) []int {
+	var children []int
+	for _, row := range Table() {
+		if row.Parent == pid {
+			children = append(children, row.PID)
+		}
+	}
+	return children
 }

@@ -49,6 +49,9 @@ const (
 	stepExec  = 'x'
 )
 
+// stepSupervisor is the start of a supervisor by its nursery.
+const stepSupervisor = 's'
+
 var verbs = map[string]func(){
 	verbBootstrap: bootstrap,
 	verbProbe:     func() { leave(0) },

@@ -18,8 +18,14 @@ func Init() (code int, err error) {
 	signals := make(chan os.Signal, 64)
 	signal.Notify(signals)
 	pidfd := -1
+	sys := &syscall.SysProcAttr{PidFD: &pidfd}
+	if _, err := unix.IoctlGetTermios(0, unix.TCGETS); err == nil {
+		// The terminal's signals are the program's, and must not come a second
+		// time from here.
+		sys.Foreground, sys.Ctty = true, 0
+	}
 	child, err := syscall.ForkExec("/proc/self/exe", os.Args, &syscall.ProcAttr{
-		Env: os.Environ(), Files: []uintptr{0, 1, 2}, Sys: &syscall.SysProcAttr{PidFD: &pidfd},
+		Env: os.Environ(), Files: []uintptr{0, 1, 2}, Sys: sys,
 	})
 	if err != nil {
 		return 0, os.NewSyscallError("fork", err)

@@ -60,6 +60,8 @@ type leader interface {
 type session interface {
 	// members lists the processes that live, with the leader. Zombies do not.
 	members() ([]member, error)
+	// forks changes whenever a process is made, where the platform tells.
+	forks() (string, error)
 	// signalGroup signals the leader's process group, atomically.
 	signalGroup(owner.Signal) error
 	// inGroup reports whether signalGroup reaches m.
@@ -113,35 +115,67 @@ func (g *group) Signal(sig owner.Signal) error {
 // lives is watched; and it is looked again now and then, because a member can
 // leave without ending (setsid), of which there is no event.
 func (g *group) WaitEmpty(ctx context.Context) error {
-	// A table that is read while a member forks and ends can miss both, if the
-	// child got a lower number. So nothing has to be found twice.
 	pause := firstLook
+	var disturbed time.Time // since when every look that found nothing was
 	for found := 0; found < 2; {
-		members, err := g.session.members()
-		if err != nil {
+		members, still, err := g.look()
+		switch {
+		case err != nil:
 			return err
-		}
-		if len(members) == 0 {
-			found++
-			continue
-		}
-		found = 0
-		look, cancel := context.WithTimeout(ctx, pause)
-		err = members[0].waitExit(look)
-		cancel()
-		if ctx.Err() != nil {
+		case len(members) > 0:
+			found, disturbed = 0, time.Time{}
+			if err := watchOne(ctx, members[0], pause); err != nil {
+				return err
+			}
+			pause = min(2*pause, lastLook)
+		case still:
+			found, disturbed = found+1, time.Time{}
+		case disturbed.IsZero():
+			disturbed = time.Now()
+		case time.Since(disturbed) > disturbedFor:
+			return errStillForking
+		case ctx.Err() != nil:
 			return context.Cause(ctx)
 		}
-		if err != nil && look.Err() == nil {
-			return err
-		}
-		pause = min(2*pause, lastLook)
 	}
 	g.mu.Lock()
 	g.proved = true
 	g.mu.Unlock()
 	return nil
 }
+
+// look lists the members, and reports whether nothing was forked meanwhile. Only
+// then has it missed nobody: a process that forks and ends before its turn comes
+// is in no list, however often that is made.
+func (g *group) look() (members []member, still bool, err error) {
+	before, err := g.session.forks()
+	if err != nil {
+		return nil, false, err
+	}
+	if members, err = g.session.members(); err != nil {
+		return nil, false, err
+	}
+	after, err := g.session.forks()
+	return members, before == after, err
+}
+
+// watchOne waits for the end of m, at most as long as pause.
+func watchOne(ctx context.Context, m member, pause time.Duration) error {
+	watch, cancel := context.WithTimeout(ctx, pause)
+	defer cancel()
+	err := m.waitExit(watch)
+	switch {
+	case ctx.Err() != nil:
+		return context.Cause(ctx)
+	case watch.Err() != nil:
+		return nil // it is time to look again
+	}
+	return err
+}
+
+// disturbedFor is how long looks may be disturbed by forks, of whomever, before
+// it can't be told whether one of them is a member.
+const disturbedFor = 2 * time.Second
 
 // How long one member is watched before it is looked again.
 const (

@@ -60,6 +60,9 @@ func (g darwinGroup) members() ([]member, error) {
 	return members, nil
 }
 
+// forks: the system does not tell.
+func (g darwinGroup) forks() (string, error) { return "", nil }
+
 func (g darwinGroup) inGroup(member) bool { return true }
 
 func (g darwinGroup) signalGroup(sig owner.Signal) error {

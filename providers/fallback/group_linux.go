@@ -35,6 +35,12 @@ func (g Group) Launch(_ context.Context, r owner.Request) (owner.Direct, owner.O
 	return direct, &group{leader: direct, session: s}, nil
 }
 
+// Try reports whether members can be found on this host.
+func (g Group) Try() error {
+	_, err := g.table.look()
+	return err
+}
+
 // linuxSession finds members in /proc. The leader's zombie, and any member,
 // pins the number of the session, so the number is not a stranger's.
 type linuxSession struct {
@@ -68,6 +74,8 @@ func (s *linuxSession) members() ([]member, error) {
 	}
 	return members, nil
 }
+
+func (s *linuxSession) forks() (string, error) { return lastNumber() }
 
 func (s *linuxSession) inGroup(m member) bool { return m.group == s.leader.PID() }
 

@@ -3,6 +3,7 @@ package fallback
 import (
 	"errors"
 	"os"
+	"strconv"
 	"testing"
 
 	"github.com/corral-world/corral/internal/owner"
@@ -23,7 +24,16 @@ type fakeSession struct {
 	tables  [][]member
 	err     error
 	looks   int
+	forking bool // something is forked during each look
+	forked  int
 	signals []owner.Signal // to the group
+}
+
+func (s *fakeSession) forks() (string, error) {
+	if s.forking {
+		s.forked++
+	}
+	return strconv.Itoa(s.forked), nil
 }
 
 func (s *fakeSession) members() ([]member, error) {
@@ -49,6 +59,19 @@ func TestNothingMustBeFoundTwice(t *testing.T) {
 	}
 	if s.looks != 4 {
 		t.Errorf("proved after %d looks, want 4: the first empty one is followed by a member", s.looks)
+	}
+}
+
+// What forks faster than it can be looked at is not taken for nothing.
+func TestForkingIsNoProof(t *testing.T) {
+	s := &fakeSession{tables: [][]member{{}}, forking: true}
+	g := &group{leader: fakeLeader{}, session: s}
+	if err := g.WaitEmpty(t.Context()); !errors.Is(err, errStillForking) {
+		t.Errorf("got %v", err)
+	}
+	s.forking = false
+	if err := g.WaitEmpty(t.Context()); err != nil {
+		t.Errorf("once it is still: %v", err)
 	}
 }
 

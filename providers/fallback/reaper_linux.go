@@ -44,7 +44,7 @@ func (r *Reaper) Containment() seam.Containment {
 	return seam.Containment{
 		Kind: seam.KindReaper,
 		Escapes: []string{
-			"a process that kills or stops its supervisor, which it may as the same user",
+			"a process that stops its supervisor, or kills the supervisor and its nursery, which it may as the same user",
 			"a process that changes its user id to one that may not be signalled",
 			"a fork bomb that reaches the limit on processes",
 		},
@@ -69,7 +69,7 @@ func (r *Reaper) live() (*runner.Nursery, error) {
 		if r.nursery.Alive() {
 			return r.nursery, nil
 		}
-		_ = r.nursery.Close() // whatever ended it
+		_ = r.nursery.Close(context.Background()) // it has ended, whatever ended it
 		r.nursery = nil
 	}
 	if _, err := (&table{}).look(); err != nil {
@@ -83,8 +83,9 @@ func (r *Reaper) live() (*runner.Nursery, error) {
 	return nursery, nil
 }
 
-// Close ends what launches needed. Every range is empty by then.
-func (r *Reaper) Close() error {
+// Close ends what launches needed, at once when ctx ends. Every range is empty
+// by then.
+func (r *Reaper) Close(ctx context.Context) error {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	r.closed = true
@@ -93,20 +94,22 @@ func (r *Reaper) Close() error {
 	}
 	nursery := r.nursery
 	r.nursery = nil
-	return nursery.Close()
+	return nursery.Close(ctx)
 }
 
 // Launch implements [owner.Launcher].
 func (r *Reaper) Launch(ctx context.Context, request owner.Request) (owner.Direct, owner.Owner, error) {
 	nursery, err := r.live()
 	if err != nil {
-		return nil, nil, err
+		return nil, nil, &OwnerError{err}
 	}
 	ctx, cancel := context.WithTimeout(ctx, startTimeout)
 	defer cancel()
-	deadline, _ := ctx.Deadline()
-	supervised, err := nursery.Launch(request, deadline)
-	if err != nil {
+	supervised, err := nursery.Launch(ctx, request)
+	switch {
+	case errors.Is(err, runner.ErrSupervisor), ctx.Err() != nil && err != nil:
+		return nil, nil, &OwnerError{err}
+	case err != nil:
 		return nil, nil, err
 	}
 	return supervised, &reaped{supervised: supervised}, nil
@@ -117,8 +120,9 @@ type reaped struct{ supervised *runner.Supervised }
 
 var _ owner.Owner = (*reaped)(nil)
 
-// errSupervisorEnded: the nursery ends what it left, and tells nobody when.
-var errSupervisorEnded = errors.New("the supervisor was ended from outside; what it owned is being killed")
+// errSupervisorEnded: neither the supervisor nor its nursery said that nothing
+// is left.
+var errSupervisorEnded = errors.New("supervisor and nursery have ended, and did not say that nothing is left")
 
 // Signal implements [owner.Owner]. An empty range has no supervisor left to
 // signal it.
@@ -152,6 +156,9 @@ func (r *reaped) Members(ctx context.Context) ([]seam.Member, error) {
 	}
 	select {
 	case <-r.supervised.Done():
+		if !r.supervised.Empty() {
+			return nil, errSupervisorEnded
+		}
 		return nil, nil
 	default:
 	}

@@ -2,8 +2,11 @@ package fallback
 
 import (
 	"errors"
+	"fmt"
+	"io"
 	"os"
 	"strconv"
+	"strings"
 	"sync"
 
 	"golang.org/x/sys/unix"
@@ -49,30 +52,55 @@ func (t *table) look() (map[int][]int, error) {
 // errForeignProc: what /proc shows is not what the numbers here mean.
 var errForeignProc = errors.New("/proc belongs to another pid namespace, or is not mounted")
 
+// errHiddenProcesses: mounted with hidepid, /proc shows not all of a range.
+var errHiddenProcesses = errors.New("/proc hides processes of other users (hidepid)")
+
+// lastNumber is the number that was given last to a process or thread of this
+// pid namespace (proc_loadavg(5)): where it has not changed, nothing was forked.
+func lastNumber() (string, error) {
+	data, err := os.ReadFile("/proc/loadavg")
+	if err != nil {
+		return "", err
+	}
+	fields := strings.Fields(string(data))
+	if len(fields) != 5 {
+		return "", fmt.Errorf("malformed /proc/loadavg: %q", data)
+	}
+	return fields[4], nil
+}
+
 // readSessions reads numbers only: getsid tells a session for a fraction of what
 // reading a process's files costs.
 func readSessions() (map[int][]int, error) {
 	if self, err := os.Readlink("/proc/self"); err != nil || self != strconv.Itoa(os.Getpid()) {
 		return nil, errForeignProc
 	}
+	if _, err := os.Lstat("/proc/1"); errors.Is(err, os.ErrNotExist) {
+		return nil, errHiddenProcesses
+	}
 	dir, err := os.Open("/proc")
 	if err != nil {
 		return nil, err
 	}
 	defer dir.Close()
-	names, err := dir.Readdirnames(-1)
-	if err != nil {
-		return nil, err
-	}
 	sessions := make(map[int][]int)
-	for _, name := range names {
-		pid, err := strconv.Atoi(name)
-		if err != nil {
-			continue
+	for {
+		// A batch at a time, so that little happens between a name and its turn.
+		names, err := dir.Readdirnames(64)
+		for _, name := range names {
+			pid, err := strconv.Atoi(name)
+			if err != nil {
+				continue
+			}
+			if sid, err := unix.Getsid(pid); err == nil {
+				sessions[sid] = append(sessions[sid], pid)
+			}
 		}
-		if sid, err := unix.Getsid(pid); err == nil {
-			sessions[sid] = append(sessions[sid], pid)
+		if errors.Is(err, io.EOF) {
+			return sessions, nil
+		}
+		if err != nil {
+			return nil, err
 		}
 	}
-	return sessions, nil
 }

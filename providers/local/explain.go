@@ -13,6 +13,7 @@ import (
 	"syscall"
 
 	"github.com/corral-world/corral/internal/owner"
+	"github.com/corral-world/corral/providers/fallback"
 	"github.com/corral-world/corral/seam"
 )
 
@@ -21,7 +22,8 @@ import (
 func explain(err error, r owner.Request) error {
 	op := &seam.OpError{Op: "spawn", Argv0: r.Argv[0], Code: seam.CodeIO, Err: err}
 	var failed *ownerError
-	if errors.As(err, &failed) {
+	var fallen *fallback.OwnerError
+	if errors.As(err, &failed) || errors.As(err, &fallen) {
 		op.Code = seam.CodeContainment
 		return op
 	}

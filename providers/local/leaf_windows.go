@@ -15,6 +15,7 @@ const (
 	defaultPath = ""
 	foldEnv     = true
 	noFollow    = 0
+	nonBlock    = 0
 )
 
 func hasSeparator(name string) bool { return strings.ContainsAny(name, `/\:`) }

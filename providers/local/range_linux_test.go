@@ -20,15 +20,16 @@ import (
 	"github.com/corral-world/corral/seam"
 )
 
-// asHarness runs the calling test again in a process of its own, prepared by
-// prepare, where inside reports true.
+// asHarness runs the calling test again, from its top, in a process of its own,
+// prepared by prepare, where inside reports true.
 func asHarness(t *testing.T, prepare func(*exec.Cmd)) string {
 	t.Helper()
+	test, _, _ := strings.Cut(t.Name(), "/")
 	executable, err := os.Executable()
 	if err != nil {
 		t.Fatal(err)
 	}
-	cmd := exec.Command(executable, "-test.run=^"+t.Name()+"$", "-test.count=1", "-test.v")
+	cmd := exec.Command(executable, "-test.run=^"+test+"$", "-test.count=1", "-test.v")
 	cmd.Env = append(os.Environ(), insideVariable+"=1")
 	prepare(cmd)
 	output, err := cmd.CombinedOutput()
@@ -45,49 +46,60 @@ func inside() bool { return os.Getenv(insideVariable) != "" }
 // Targets get descriptors 0 to 2, default dispositions and an empty mask,
 // whatever the harness was started with.
 func TestTargetStartsClean(t *testing.T) {
+	const kindVariable = "TEST_CLEAN_KIND"
 	if inside() {
-		if err := local.Main(); err != nil {
-			t.Fatal(err)
-		}
-		if !local.Ignores(syscall.SIGHUP) || local.Ignores(syscall.SIGTERM) {
-			t.Error("Ignores does not tell what this process was started with")
-		}
-		// A descriptor that a C library might have opened since.
-		if _, err := unix.Open("/dev/null", unix.O_RDONLY, 0); err != nil {
-			t.Fatal(err)
-		}
-		r := openRuntime(t, local.Config{})
-		_, descriptors := run(t, r, "sh", "-c", "cd /proc/self/fd && echo *")
-		_, status := run(t, r, "grep", "-E", "^(Sig|Shd)(Blk|Ign|Pnd):", "/proc/self/status")
-		_, session := run(t, r, "sh", "-c", "cut -d' ' -f1,5,6,7 /proc/$$/stat")
-		fmt.Printf("descriptors %s\nstatus %s\nsession %s\n", descriptors, status, session)
+		reportState(t, seam.Kind(os.Getenv(kindVariable)))
 		return
 	}
-	output := asHarness(t, func(cmd *exec.Cmd) {
-		cmd.ExtraFiles = []*os.File{os.Stdin, os.Stdout} // stray: 3 and 4
-		cmd.SysProcAttr = &syscall.SysProcAttr{}
-		script := `trap "" HUP INT TSTP; exec "$@"`
-		cmd.Args = append([]string{"sh", "-c", script, "sh", cmd.Path}, cmd.Args[1:]...)
-		cmd.Path = "/bin/sh"
-		blockUSR1(t)
-	})
-	// sh's own directory descriptor is 3.
-	if want := "descriptors 0 1 2 3\n"; !strings.Contains(output, want) && !strings.Contains(output, "descriptors 0 1 2\n") {
-		t.Errorf("got %q, want %q", output, want)
+	for _, kind := range []seam.Kind{seam.KindScope, seam.KindCgroup, seam.KindReaper, seam.KindGroup} {
+		t.Run(string(kind), func(t *testing.T) {
+			need(t, kind)
+			output := asHarness(t, func(cmd *exec.Cmd) {
+				cmd.Env = append(cmd.Env, kindVariable+"="+string(kind))
+				cmd.ExtraFiles = []*os.File{os.Stdin, os.Stdout} // stray: 3 and 4
+				script := `trap "" HUP INT TSTP; exec "$@"`
+				cmd.Args = append([]string{"sh", "-c", script, "sh", cmd.Path}, cmd.Args[1:]...)
+				cmd.Path = "/bin/sh"
+				blockUSR1(t)
+			})
+			for _, want := range []string{
+				"descriptors 0 1 2 3\n", // sh's own directory is 3
+				"SigBlk:\t0000000000000000",
+				"SigIgn:\t0000000000000000",
+			} {
+				if !strings.Contains(output, want) {
+					t.Errorf("got %q, want %q", output, want)
+				}
+			}
+			var pid, group, session, tty int
+			_, rest, _ := strings.Cut(output, "session ")
+			if _, err := fmt.Sscan(rest, &pid, &group, &session, &tty); err != nil {
+				t.Fatal(err)
+			}
+			if pid != group || pid != session || tty != 0 {
+				t.Errorf("process %d: group %d, session %d, terminal %d; want its own, and none", pid, group, session, tty)
+			}
+		})
 	}
-	for _, want := range []string{"SigBlk:\t0000000000000000", "SigIgn:\t0000000000000000"} {
-		if !strings.Contains(output, want) {
-			t.Errorf("got %q, want %q", output, want)
-		}
-	}
-	var pid, group, session, tty int
-	_, rest, _ := strings.Cut(output, "session ")
-	if _, err := fmt.Sscan(rest, &pid, &group, &session, &tty); err != nil {
+}
+
+// reportState prints what a target of this process gets.
+func reportState(t *testing.T, kind seam.Kind) {
+	if err := local.Main(); err != nil {
 		t.Fatal(err)
 	}
-	if pid != group || pid != session || tty != 0 {
-		t.Errorf("process %d: group %d, session %d, terminal %d; want its own, and none", pid, group, session, tty)
+	if !local.Ignores(syscall.SIGHUP) || local.Ignores(syscall.SIGTERM) {
+		t.Error("Ignores does not tell what this process was started with")
 	}
+	// A descriptor that a C library might have opened since.
+	if _, err := unix.Open("/dev/null", unix.O_RDONLY, 0); err != nil {
+		t.Fatal(err)
+	}
+	r := openRuntime(t, local.Config{Containment: kind})
+	_, descriptors := run(t, r, "sh", "-c", "cd /proc/self/fd && echo *")
+	_, status := run(t, r, "grep", "-E", "^(Sig|Shd)(Blk|Ign|Pnd):", "/proc/self/status")
+	_, session := run(t, r, "sh", "-c", "cut -d' ' -f1,5,6,7 /proc/$$/stat")
+	fmt.Printf("descriptors %s\nstatus %s\nsession %s\n", descriptors, status, session)
 }
 
 // blockUSR1 blocks a signal on the thread that will fork the harness, which
@@ -113,7 +125,7 @@ func TestInteractiveShellDoesNotStop(t *testing.T) {
 
 // What leaves the leader's process group stays in the range.
 func TestJobControlEscapesNothing(t *testing.T) {
-	r := openRuntime(t, local.Config{})
+	r := openRuntime(t, local.Config{Containment: seam.KindGroup})
 	end, _ := run(t, r, "bash", "-c", "set -m; sleep 600 & sleep 601 & true")
 	if len(end.Survivors) != 2 {
 		t.Errorf("got survivors %+v, want both", end.Survivors)
@@ -125,7 +137,7 @@ func TestJobControlEscapesNothing(t *testing.T) {
 
 // The output of a process substitution is not lost to the end of its range.
 func TestTeeLosesNothing(t *testing.T) {
-	r := openRuntime(t, local.Config{})
+	r := openRuntime(t, local.Config{Containment: seam.KindGroup})
 	dir := t.TempDir()
 	var runs sync.WaitGroup
 	slots := make(chan struct{}, 10)
@@ -148,7 +160,7 @@ func TestTeeLosesNothing(t *testing.T) {
 
 // A live child costs no thread, and an ended one nothing.
 func TestLiveChildrenCostNoThreads(t *testing.T) {
-	r := openRuntime(t, local.Config{})
+	r := openRuntime(t, local.Config{Containment: seam.KindGroup})
 	run(t, r, "true")
 	goroutines, descriptors := runtime.NumGoroutine(), openDescriptors(t)
 	const children = 300
@@ -246,7 +258,7 @@ func spawnAndKillAround(t *testing.T) {
 	if err := canary.Start(); err != nil {
 		t.Fatal(err)
 	}
-	r := openRuntime(t, local.Config{})
+	r := openRuntime(t, local.Config{Containment: seam.KindGroup})
 	for range 5 {
 		var all sync.WaitGroup
 		for range 300 {
@@ -304,5 +316,67 @@ func TestWhoLeavesIsNotWaitedFor(t *testing.T) {
 	}
 	if err := syscall.Kill(escaped, syscall.SIGKILL); err != nil {
 		t.Errorf("the process that left had ended: %v", err)
+	}
+}
+
+// What forks a child and ends, again and again, is never in a list of processes
+// that was read before; it is not taken for nothing.
+func TestForkChainIsNotTakenForNothing(t *testing.T) {
+	chain := `import os, sys, time
+end = time.time() + 60
+while time.time() < end:
+    if os.fork(): os._exit(0)
+`
+	for _, kind := range []seam.Kind{seam.KindGroup, seam.KindReaper} {
+		t.Run(string(kind), func(t *testing.T) {
+			need(t, kind)
+			r := openRuntime(t, local.Config{Containment: kind})
+			const drain = 200 * time.Millisecond
+			p, err := r.Spawn(t.Context(), seam.Spec{
+				Argv: []string{"python3", "-c", chain}, Dir: "/", Grace: 200 * time.Millisecond, Drain: drain})
+			if err != nil {
+				t.Fatal(err)
+			}
+			if _, err := p.Wait(t.Context()); err != nil {
+				t.Fatal(err)
+			}
+			soon, cancel := context.WithTimeout(t.Context(), drain)
+			defer cancel()
+			if err := p.WaitEmpty(soon); err == nil {
+				t.Fatal("proven empty while it forks")
+			}
+			end, err := seam.Settle(t.Context(), p, 0, seam.KillSurvivors)
+			if err != nil || end.Empty != nil {
+				t.Errorf("%+v, %v", end, err)
+			}
+		})
+	}
+}
+
+// A payload that stops or kills who owns it is ended all the same.
+func TestSupervisorUnderAttack(t *testing.T) {
+	need(t, seam.KindReaper)
+	for _, c := range []struct{ name, script string }{
+		{"stopped", "kill -STOP $PPID; exec sleep 600"},
+		{"killed", "kill -KILL $PPID; exec sleep 600"},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			r := openRuntime(t, local.Config{Containment: seam.KindReaper})
+			p, err := r.Spawn(t.Context(), seam.Spec{
+				Argv: []string{"sh", "-c", c.script}, Dir: "/", Grace: 100 * time.Millisecond})
+			if err != nil {
+				t.Fatal(err)
+			}
+			ctx, cancel := context.WithTimeoutCause(t.Context(), 500*time.Millisecond, errors.New("enough"))
+			defer cancel()
+			end, err := seam.Settle(ctx, p, 0, seam.KillSurvivors)
+			if err != nil || end.Empty != nil || end.Outcome.Success() {
+				t.Errorf("%+v, %v", end, err)
+			}
+			// The runtime goes on.
+			if end, _ := run(t, r, "true"); !end.Outcome.Success() {
+				t.Errorf("the next command: %+v", end)
+			}
+		})
 	}
 }

@@ -305,13 +305,12 @@ func (r *Runtime) prepare(ctx context.Context, c seam.Containment, spec *seam.Sp
 	}
 	if !c.Complete {
 		r.warn.Do(func() {
-			r.logger.Warn("commands can leave processes behind", "containment", c.Kind, "escapes", c.Escapes, "reason", c.Reason)
+			facts := []any{"containment", c.Kind, "escapes", strings.Join(c.Escapes, "; ")}
+			if c.Reason != "" {
+				facts = append(facts, "reason", c.Reason)
+			}
+			r.logger.Warn("commands can leave processes behind", facts...)
 		})
-	}
-	if spec.Stdout.SpillMaxBytes > 0 || spec.Stderr.SpillMaxBytes > 0 {
-		if err := r.spill.open(); err != nil {
-			return fmt.Errorf("spill directory: %w", err)
-		}
 	}
 	if r.config.KeepInheritable {
 		return nil
@@ -326,8 +325,8 @@ func (r *Runtime) prepare(ctx context.Context, c seam.Containment, spec *seam.Sp
 //
 // When ctx ends, or had ended before, the remaining ranges are killed without
 // further grace, and Close goes on to wait for the proof. Its error names the
-// ranges that could not be proven empty; they stay in the live set, and Close
-// may be called again.
+// ranges that could not be proven empty, as far as the ladder bounds the wait;
+// they stay in the live set, and Close may be called again.
 func (r *Runtime) Close(ctx context.Context) error {
 	r.mu.Lock()
 	r.closed = true
@@ -349,13 +348,16 @@ func (r *Runtime) Close(ctx context.Context) error {
 		joined.Go(func() { errs[i] = join(p) })
 	}
 	joined.Wait()
-	if err := errors.Join(errs...); err != nil {
-		return fmt.Errorf("close local runtime: %w", err)
-	}
 	for _, pipe := range r.openPipes() {
 		_ = pipe.Close()
 	}
-	return errors.Join(r.selection.Close(ctx), r.spill.Close())
+	// Also where something could not be proven: nothing is launched any more,
+	// and the end of a guardian is one more way to end what is left.
+	errs = append(errs, r.selection.Close(ctx), r.spill.Close())
+	if err := errors.Join(errs...); err != nil {
+		return fmt.Errorf("close local runtime: %w", err)
+	}
+	return nil
 }
 
 // join waits for the end of a range that was terminated. The ladder bounds it:

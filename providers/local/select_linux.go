@@ -7,6 +7,8 @@ import (
 	"os"
 	"path"
 	"strings"
+	"sync/atomic"
+	"time"
 
 	"golang.org/x/sys/unix"
 
@@ -22,12 +24,15 @@ import (
 // target. What was found to work is kept as long as a cheap look says that it
 // still does; what was found not to is tried again at the next launch.
 type selection struct {
-	forced seam.Kind // "" for the strongest
+	forced  seam.Kind    // "" for the strongest
+	choices atomic.Int64 // how often one was made
 
 	turn     chan struct{} // holds a token for who reads or changes what follows
 	closed   bool
 	chosen   owner.Launcher // nil until something worked
 	usable   func() bool    // whether chosen still is
+	resort   owner.Launcher // what the last choice came to where nothing worked that is kept
+	refusal  error          // likewise
 	attempts []Attempt      // of the last choice
 	bus      *bus           // nil where no manager was looked for yet
 	guardian *guardian      // nil where none was started
@@ -45,6 +50,9 @@ func newSelection(forced seam.Kind, private *privateDir) (*selection, error) {
 	return &selection{forced: forced, turn: make(chan struct{}, 1), reaper: fallback.NewReaper(), group: fallback.NewGroup(), private: private}, nil
 }
 
+// tryTimeout bounds one try: a manager that hangs is none.
+const tryTimeout = 5 * time.Second
+
 // An option is one way to own launches.
 type option struct {
 	kind  seam.Kind
@@ -54,6 +62,7 @@ type option struct {
 
 // choose returns the launcher of the next launch.
 func (s *selection) choose(ctx context.Context) (owner.Launcher, error) {
+	before := s.choices.Load()
 	select {
 	case s.turn <- struct{}{}:
 		defer s.done()
@@ -66,7 +75,21 @@ func (s *selection) choose(ctx context.Context) (owner.Launcher, error) {
 	if s.chosen != nil && s.usable() {
 		return s.chosen, nil
 	}
+	if s.chosen == nil && s.choices.Load() != before {
+		// Someone has just found that nothing better is to be had.
+		return s.resort, s.refusal
+	}
 	s.chosen, s.attempts = nil, nil
+	launcher, err := s.try(ctx)
+	if seam.CodeOf(err) != seam.CodeAborted {
+		s.choices.Add(1)
+		s.resort, s.refusal = launcher, err
+	}
+	return launcher, err
+}
+
+// try tries the options in their order.
+func (s *selection) try(ctx context.Context) (owner.Launcher, error) {
 	var reasons []string
 	for _, o := range s.options() {
 		if s.forced != "" && s.forced != o.kind {
@@ -110,7 +133,7 @@ func (s *selection) options() []option {
 		{seam.KindCgroup, "this process's own cgroup", s.tryOwn},
 		{seam.KindReaper, "a supervisor for each launch", s.tryReaper},
 		{seam.KindGroup, "a session", func(context.Context) (owner.Launcher, func() bool, error) {
-			return s.group, nil, nil
+			return s.group, nil, s.group.Try()
 		}},
 	}
 }
@@ -128,7 +151,7 @@ func (s *selection) Close(ctx context.Context) error {
 	defer s.done()
 	s.closed = true
 	err := s.dropGuardian(ctx)
-	err = errors.Join(err, s.reaper.Close())
+	err = errors.Join(err, s.reaper.Close(ctx))
 	if s.subtree != nil {
 		err = errors.Join(err, s.subtree.stop())
 		s.subtree = nil
@@ -283,7 +306,7 @@ func (s *selection) managerBus() (*bus, error) {
 // tryDelegated makes a unit that is ours to divide, and keeps it where this
 // process may start others in it.
 func (s *selection) tryDelegated(ctx context.Context) (owner.Launcher, func() bool, error) {
-	ctx, cancel := context.WithTimeout(ctx, startTimeout)
+	ctx, cancel := context.WithTimeout(ctx, tryTimeout)
 	defer cancel()
 	hierarchy, err := cgroup.Find()
 	if err != nil {
@@ -335,7 +358,7 @@ func (s *selection) dropGuardian(ctx context.Context) error {
 
 // tryScope: the cheap look is the connection.
 func (s *selection) tryScope(ctx context.Context) (owner.Launcher, func() bool, error) {
-	ctx, cancel := context.WithTimeout(ctx, startTimeout)
+	ctx, cancel := context.WithTimeout(ctx, tryTimeout)
 	defer cancel()
 	hierarchy, err := cgroup.Find()
 	if err != nil {

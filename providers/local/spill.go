@@ -3,6 +3,8 @@ package local
 import (
 	"errors"
 	"fmt"
+	"io"
+	"io/fs"
 	"os"
 	"path/filepath"
 	"slices"
@@ -77,11 +79,12 @@ func spillPrefix() string { return fmt.Sprintf("corral-spill-%d-", os.Getuid()) 
 type privateDir struct {
 	config SpillConfig
 
-	mu    sync.Mutex
-	dir   string // "" before open and after Close
-	lock  *os.File
-	files int   // created so far
-	bytes int64 // in files that were not withdrawn
+	mu     sync.Mutex
+	closed bool
+	dir    string // "" before open
+	lock   *os.File
+	files  int   // created so far
+	bytes  int64 // in files that were not withdrawn
 }
 
 var _ managed.Store = (*privateDir)(nil)
@@ -90,6 +93,9 @@ var _ managed.Store = (*privateDir)(nil)
 func (d *privateDir) open() error {
 	d.mu.Lock()
 	defer d.mu.Unlock()
+	if d.closed {
+		return seam.ErrClosed
+	}
 	if d.dir != "" {
 		return nil
 	}
@@ -132,7 +138,7 @@ func (d *privateDir) noteRanges(base, prefix string) error {
 // endLeftRanges ends what a dead runtime has noted. After another boot nothing
 // of it is left, and the names are someone else's.
 func endLeftRanges(dir string) {
-	text, err := os.ReadFile(filepath.Join(dir, leftRanges))
+	text, err := readNote(filepath.Join(dir, leftRanges))
 	if err != nil {
 		return
 	}
@@ -142,11 +148,29 @@ func endLeftRanges(dir string) {
 	}
 }
 
+// readNote reads a small file of a private directory, which may by now be
+// anything: it neither blocks nor follows links.
+func readNote(path string) ([]byte, error) {
+	f, err := os.OpenFile(path, os.O_RDONLY|noFollow|nonBlock, 0)
+	if err != nil {
+		return nil, err
+	}
+	defer f.Close()
+	if info, err := f.Stat(); err != nil || !info.Mode().IsRegular() {
+		return nil, errors.Join(err, fs.ErrInvalid)
+	}
+	const maxBytes = 64 << 10
+	return io.ReadAll(io.LimitReader(f, maxBytes))
+}
+
 // Create implements [managed.Store].
 func (d *privateDir) Create(name string) (managed.SpillFile, error) {
+	if err := d.open(); err != nil {
+		return nil, fmt.Errorf("private directory: %w", err)
+	}
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	if d.dir == "" {
+	if d.closed {
 		return nil, seam.ErrClosed
 	}
 	d.files++
@@ -173,11 +197,12 @@ func (d *privateDir) reserve(n int64) error {
 func (d *privateDir) Close() error {
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	if d.dir == "" {
+	if d.closed || d.dir == "" {
+		d.closed = true
 		return nil
 	}
+	d.closed = true
 	dir := d.dir
-	d.dir = ""
 	var err error
 	if d.config.Keep > 0 && d.bytes > 0 {
 		until := time.Now().Add(d.config.Keep).UTC().Format(time.RFC3339)
@@ -260,7 +285,7 @@ func (d *privateDir) sweepDir(dir string, unfinished bool) (*keptDir, error) {
 			return nil, nil
 		}
 	}
-	lock, err := os.OpenFile(filepath.Join(dir, ownerLock), os.O_RDWR|noFollow, 0)
+	lock, err := os.OpenFile(filepath.Join(dir, ownerLock), os.O_RDWR|noFollow|nonBlock, 0)
 	if errors.Is(err, os.ErrNotExist) {
 		return nil, os.RemoveAll(dir)
 	}
@@ -272,7 +297,7 @@ func (d *privateDir) sweepDir(dir string, unfinished bool) (*keptDir, error) {
 		return nil, nil // its runtime lives
 	}
 	endLeftRanges(dir)
-	text, err := os.ReadFile(filepath.Join(dir, keptUntil))
+	text, err := readNote(filepath.Join(dir, keptUntil))
 	if err == nil {
 		if until, err := time.Parse(time.RFC3339, string(text)); err == nil && time.Now().Before(until) {
 			return &keptDir{path: dir, until: until, bytes: sizeOf(dir)}, nil

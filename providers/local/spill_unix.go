@@ -10,7 +10,10 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-const noFollow = unix.O_NOFOLLOW
+const (
+	noFollow = unix.O_NOFOLLOW
+	nonBlock = unix.O_NONBLOCK
+)
 
 // tryLock takes f's lock, which is released when f, and every copy of its
 // descriptor, is closed: at the latest when this process ends.
