@@ -91,8 +91,9 @@ func (e Env) validate() *FieldError {
 //
 // Deny: a variable is dropped when its name, in any case, contains one of
 // KEY, PASSWORD, PASSWD, PASSPHRASE, SECRET, TOKEN or CREDENTIAL; begins with
-// CORRAL_; or is SSH_AUTH_SOCK or GPG_AGENT_INFO (agents that act for the user);
-// and when its value is a URL with a password in it or holds a PEM private key.
+// CORRAL_; is SSH_AUTH_SOCK or GPG_AGENT_INFO (agents that act for the user); or
+// begins with BASH_FUNC_ (functions that a bash exported: code, which would
+// replace commands in every shell below); and when its value is a URL with a password in it or holds a PEM private key.
 // Proxy variables (names that end in _PROXY) are kept whatever their value.
 // The rule is a heuristic: a secret under an innocent name passes.
 //
@@ -164,7 +165,7 @@ func matchesAny(patterns []string, upper string) bool {
 const EnvPrefix = "CORRAL_"
 
 func looksPrivate(upper string) bool {
-	if strings.HasPrefix(upper, EnvPrefix) || upper == "SSH_AUTH_SOCK" || upper == "GPG_AGENT_INFO" {
+	if strings.HasPrefix(upper, EnvPrefix) || strings.HasPrefix(upper, "BASH_FUNC_") || upper == "SSH_AUTH_SOCK" || upper == "GPG_AGENT_INFO" {
 		return true
 	}
 	return slices.ContainsFunc(

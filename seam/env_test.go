@@ -30,6 +30,7 @@ func TestScrub(t *testing.T) {
 		{entry: "GPG_AGENT_INFO=/x"},
 		{entry: "CORRAL_CONFIG=x"},
 		{entry: "corral_x=x"},
+		{entry: "BASH_FUNC_ls%%=() { echo hijacked; }"},
 		{entry: "MONKEY=see"}, // a name heuristic errs on this side too
 		{entry: "DATABASE_URL=postgres://u:pa%20ss@host/db"},
 		{entry: "DATABASE_URL=postgres://u:p ss@host/db"},

@@ -103,7 +103,7 @@ const (
 	EndTerminated  EndKind = "terminated"   // Terminate, or the runtime's end
 	EndLimitMemory EndKind = "limit-memory" // the range exceeded Limits.MemoryBytes
 	EndLimitPids   EndKind = "limit-pids"   // the range exceeded Limits.Pids
-	EndLost        EndKind = "lost"         // someone else in this process reaped it; how it ended is not known
+	EndLost        EndKind = "lost"         // who could tell how it ended is gone: someone else in this process reaped it, or its supervisor was killed
 )
 
 // An Outcome is the result of a direct process. A non-zero exit is an outcome,
