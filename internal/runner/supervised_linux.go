@@ -175,43 +175,64 @@ var _ owner.Direct = (*Supervised)(nil)
 // begin sends the request and waits for the start.
 func (s *Supervised) begin(r owner.Request) error {
 	lost := func(err error) error { return fmt.Errorf("%w: %w", ErrSupervisor, err) }
-	if err := writeRequest(s.control, r); err != nil {
-		return lost(err)
-	}
 	s.records = bufio.NewReader(s.control)
-	record, err := s.records.ReadByte()
+	record, number, err := s.next()
 	if err != nil {
 		return lost(err)
 	}
+	if record == recordHere {
+		// It lives, or its number is pinned by the nursery that has not reaped it.
+		s.supervisor = int(number)
+		if s.handle, err = process.Open(s.supervisor); err != nil {
+			return lost(err)
+		}
+		if err := writeRequest(s.control, r); err != nil {
+			return lost(err)
+		}
+		// A target can stop its supervisor before that has said a word.
+		silent := time.AfterFunc(startSilence, func() {
+			if s.handle != nil {
+				_ = s.handle.Signal(unix.SIGKILL)
+			}
+		})
+		record, number, err = s.next()
+		silent.Stop()
+		if err != nil {
+			return lost(err)
+		}
+	}
 	switch record {
 	case recordStarted:
-		var started startedRecord
-		if err := binary.Read(s.records, binary.LittleEndian, &started); err != nil {
-			return lost(err)
-		}
-		s.target, s.supervisor = int(started.Target), int(started.Supervisor)
-		// It lives, or its number is pinned by the nursery that has not reaped it.
-		s.handle, err = process.Open(s.supervisor)
-		if err != nil {
-			return lost(err)
-		}
+		s.target = int(number)
 		return nil
 	case recordError:
-		step, err := s.records.ReadByte()
-		if err != nil {
-			return lost(err)
-		}
-		var errno uint32
-		if err := binary.Read(s.records, binary.LittleEndian, &errno); err != nil {
-			return lost(err)
-		}
+		step, errno := byte(number>>32), syscall.Errno(uint32(number))
 		if step == stepSupervisor {
-			return lost(syscall.Errno(errno))
+			return lost(errno)
 		}
-		return syscall.Errno(errno)
+		return errno
 	}
 	return lost(fmt.Errorf("it wrote %q", record))
 }
+
+// next reads a record of a start: its number, or its step above its errno.
+func (s *Supervised) next() (record byte, number uint64, err error) {
+	if record, err = s.records.ReadByte(); err != nil {
+		return 0, 0, err
+	}
+	var step byte
+	if record == recordError {
+		if step, err = s.records.ReadByte(); err != nil {
+			return 0, 0, err
+		}
+	}
+	var low uint32
+	err = binary.Read(s.records, binary.LittleEndian, &low)
+	return record, uint64(step)<<32 | uint64(low), err
+}
+
+// startSilence is how long a supervisor may take for a start.
+const startSilence = 10 * time.Second
 
 // listen takes the supervisor's records until its end.
 func (s *Supervised) listen() {

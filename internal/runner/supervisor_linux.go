@@ -26,8 +26,9 @@ import (
 //
 //	harness                     nursery                  supervisor
 //	  | -- L: streams, control --> | -- fork --------------> |
+//	  | <-------------------------- H: the supervisor's number |
 //	  | -- request: path, argv, env, dir -----------------> | fork, exec: target
-//	  | <------------------ S: numbers of target, supervisor |
+//	  | <------------------------------ S: the target's number |
 //	  |            or E: step, errno, and the end           |
 //	  | -- T or K ----------------------------------------> | signals every member
 //	  | <-------------------- D: how the target ended, usage |
@@ -42,7 +43,8 @@ const (
 
 	nurseryFD = 4 // of a supervisor: its end says that the nursery has ended
 
-	recordStarted = 'S'
+	recordHere    = 'H' // followed by the supervisor's number
+	recordStarted = 'S' // followed by the target's
 	recordEnded   = 'D'
 	recordEmpty   = 'Z'
 
@@ -73,9 +75,6 @@ func (r endedRecord) exit() owner.Exit {
 	return exit
 }
 
-// startedRecord is what follows recordStarted.
-type startedRecord struct{ Target, Supervisor uint32 }
-
 // supervise is the supervisor's side.
 func supervise() {
 	_ = CloseOnExec() // whatever this process was given, the target gets its streams
@@ -83,17 +82,18 @@ func supervise() {
 		leave(exitProtocol)
 	}
 	control := os.NewFile(controlFD, "control")
+	s := &supervisor{control: control, wake: make(chan struct{}, 1)}
+	s.write(recordHere, uint32(os.Getpid()))
 	commands := bufio.NewReader(control)
 	request, err := readRequest(commands)
 	if err != nil {
 		leave(exitProtocol)
 	}
-	s := &supervisor{control: control, wake: make(chan struct{}, 1)}
 	target, step, err := s.launch(request)
 	if err != nil {
 		bootstrapFailed(control, step, err)
 	}
-	s.write(recordStarted, startedRecord{uint32(target), uint32(os.Getpid())})
+	s.write(recordStarted, uint32(target))
 
 	// Neither is joined: both end with the process, at the last child's end.
 	go s.obey(commands)

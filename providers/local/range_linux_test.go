@@ -357,8 +357,9 @@ while time.time() < end:
 func TestSupervisorUnderAttack(t *testing.T) {
 	need(t, seam.KindReaper)
 	for _, c := range []struct{ name, script string }{
-		{"stopped", "kill -STOP $PPID; exec sleep 600"},
-		{"killed", "kill -KILL $PPID; exec sleep 600"},
+		// Not before the supervisor has said that it started: see runner's startSilence.
+		{"stopped", "sleep 0.3; kill -STOP $PPID; exec sleep 600"},
+		{"killed", "sleep 0.3; kill -KILL $PPID; exec sleep 600"},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			r := openRuntime(t, local.Config{Containment: seam.KindReaper})
