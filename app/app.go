@@ -20,6 +20,7 @@
 package app
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -86,10 +87,10 @@ type App struct {
 	jobs        *jobs.Registry
 	environment *bash.Environment
 
-	// mu is held while plugins come and go.
+	// mu guards what follows, and is not held while anything of a plugin runs.
 	mu      sync.Mutex
 	stopped bool
-	plugins []*plugin // in the order in which they were loaded
+	plugins []*plugin // in the order in which they were loaded, or began to be
 }
 
 // owner owns what a world's commands have started.
@@ -109,6 +110,8 @@ func New(options Options, more ...fx.Option) (*App, error) {
 	if options.Logger == nil {
 		options.Logger = slog.New(slog.DiscardHandler)
 	}
+	options.StartTimeout = cmp.Or(options.StartTimeout, DefaultStartTimeout)
+	options.StopTimeout = cmp.Or(options.StopTimeout, DefaultStopTimeout)
 	a := &App{options: options, lifecycle: new(lifecycle), events: newEvents(options.Logger)}
 	a.fx = fx.New(
 		fx.WithLogger(func() fxevent.Logger { return a.events }),
@@ -132,19 +135,38 @@ func New(options Options, more ...fx.Option) (*App, error) {
 // World is the composed world.
 func (a *App) World() *seam.World { return a.world }
 
-// Start runs the OnStart hooks. When it fails nothing is left alive.
+// Timeouts are the budgets of Run, for who calls Start and Stop in its place.
+func (a *App) Timeouts() (start, stop time.Duration) {
+	return a.options.StartTimeout, a.options.StopTimeout
+}
+
+// Start runs the OnStart hooks. When it fails the app is stopped, as by Stop
+// with ctx, and nothing is left alive; plugins that were loaded before are
+// unloaded first. Where ctx has ended the error matches its cause.
 func (a *App) Start(ctx context.Context) error {
-	if err := a.fx.Start(ctx); err != nil {
-		return errors.Join(fmt.Errorf("start: %w", a.events.startError(err)), a.lifecycle.finish(ctx), a.close(ctx))
+	err := a.lifecycle.start(ctx, a.fx)
+	if err == nil {
+		return nil
 	}
-	return nil
+	err = fmt.Errorf("start: %w", withCause(ctx, a.events.startError(err)))
+	return errors.Join(err, a.unloadAll(ctx), a.lifecycle.finish(ctx), a.close(ctx))
+}
+
+// withCause has err match the cause of a context that has ended: fx returns
+// only that it has.
+func withCause(ctx context.Context, err error) error {
+	if cause := context.Cause(ctx); cause != nil && !errors.Is(err, cause) {
+		return fmt.Errorf("%w: %w", err, cause)
+	}
+	return err
 }
 
 // Stop unloads the plugins, runs the OnStop hooks, and then ends what is left of
 // the world's commands and waits until it is proven gone. It may be called at
 // any time and again.
 //
-// ctx bounds the hooks and the commands' grace. When it ends, or had ended
+// ctx bounds the hooks, the commands' grace, and the waiting for a plugin that is
+// being loaded, which is told to give up. When it ends, or had ended
 // before, hooks that remain are run with it as it is, commands are killed, and
 // the proof is waited for all the same. Where there is none the error matches
 // [seam.ErrUnproven].
@@ -159,13 +181,13 @@ func (a *App) Stop(ctx context.Context) error {
 // Run starts the app, calls f, and stops the app when f returns or panics. f's
 // context is ctx: f returns when it has ended.
 func (a *App) Run(ctx context.Context, f func(context.Context) error) (err error) {
-	start, cancel := context.WithTimeout(ctx, orDefault(a.options.StartTimeout, DefaultStartTimeout))
+	start, cancel := context.WithTimeout(ctx, a.options.StartTimeout)
 	defer cancel()
 	if err := a.Start(start); err != nil {
 		return err
 	}
 	defer func() {
-		stop, cancel := context.WithTimeout(context.WithoutCancel(ctx), orDefault(a.options.StopTimeout, DefaultStopTimeout))
+		stop, cancel := context.WithTimeout(context.WithoutCancel(ctx), a.options.StopTimeout)
 		defer cancel()
 		err = errors.Join(err, a.Stop(stop))
 	}()
@@ -193,11 +215,4 @@ func ended() context.Context {
 	ctx, cancel := context.WithCancel(context.Background())
 	cancel()
 	return ctx
-}
-
-func orDefault(d, otherwise time.Duration) time.Duration {
-	if d == 0 {
-		return otherwise
-	}
-	return d
 }

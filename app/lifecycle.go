@@ -19,8 +19,10 @@ import (
 type lifecycle struct {
 	fx.Lifecycle
 
-	mu    sync.Mutex
-	hooks []*hook // in the order in which they start
+	mu      sync.Mutex
+	running bool    // start has succeeded
+	over    bool    // finish has begun
+	hooks   []*hook // in the order in which they start
 }
 
 // hook is one that was appended. Its state is guarded by the lifecycle's mu.
@@ -30,10 +32,10 @@ type hook struct {
 	started  bool          // there is something to stop
 	stopping bool          // someone has taken it
 	stopped  chan struct{} // closed when onStop has returned
-	err      error         // of onStop; valid then
+	err      error         // of onStop; valid once stopped is closed
 }
 
-// hookLinger is what a stop hook gets when its context has ended.
+// hookLinger is what a stop hook gets beyond the end of its context.
 const hookLinger = 5 * time.Second
 
 // decorate has every hook of an fx app go through l.
@@ -60,18 +62,58 @@ func (l *lifecycle) Append(h fx.Hook) {
 					return err
 				}
 			}
-			l.mu.Lock()
-			defer l.mu.Unlock()
-			k.started = true
-			return nil
-		},
-		OnStop: func(ctx context.Context) error {
-			if l.take(k) {
-				k.stop(ctx)
+			if l.begin(k) || !l.take(k) {
+				return nil
 			}
+			k.stop(ctx) // fx gave up on it, and nobody else stops it any more
 			return k.err
 		},
+		OnStop: func(ctx context.Context) error { return l.stopHook(ctx, k) },
 	})
+}
+
+// start starts app, whose hooks go through l. When it fails, what was started
+// still runs, and finish stops it: fx would stop it before anything else could
+// be stopped.
+func (l *lifecycle) start(ctx context.Context, app *fx.App) error {
+	if err := app.Start(ctx); err != nil {
+		return err
+	}
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.running = true
+	return nil
+}
+
+// stopHook is what fx calls to stop k. Where finish has taken k, it waits.
+func (l *lifecycle) stopHook(ctx context.Context, k *hook) error {
+	switch {
+	case !l.isRunning():
+		return nil
+	case l.take(k):
+		k.stop(ctx)
+	case !l.begun(k):
+		return nil
+	}
+	if err := await(ctx, k.stopped); err != nil {
+		return err
+	}
+	return k.err
+}
+
+func (l *lifecycle) isRunning() bool {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.running
+}
+
+// begin notes that k was started, and reports whether that was in time to be
+// stopped by finish.
+func (l *lifecycle) begin(k *hook) bool {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	k.started = true
+	return !l.over
 }
 
 // take reports whether the caller is to stop k: there is something to stop, and
@@ -98,6 +140,7 @@ func (k *hook) stop(ctx context.Context) {
 // that does not return in time is left behind, and named.
 func (l *lifecycle) finish(ctx context.Context) error {
 	l.mu.Lock()
+	l.over = true
 	hooks := slices.Clone(l.hooks)
 	l.mu.Unlock()
 	var errs []error
@@ -109,16 +152,27 @@ func (l *lifecycle) finish(ctx context.Context) error {
 		} else if !l.begun(k) {
 			continue
 		}
-		timer := time.NewTimer(hookLinger)
+		if await(ctx, k.stopped) != nil {
+			linger(k.stopped)
+		}
 		select {
 		case <-k.stopped:
 			errs = append(errs, k.err)
-		case <-timer.C:
+		default:
 			errs = append(errs, fmt.Errorf("stop hook of %s does not return: %w", k.where, context.DeadlineExceeded))
 		}
-		timer.Stop()
 	}
 	return errors.Join(errs...)
+}
+
+// linger waits for done at most hookLinger.
+func linger(done <-chan struct{}) {
+	timer := time.NewTimer(hookLinger)
+	defer timer.Stop()
+	select {
+	case <-done:
+	case <-timer.C:
+	}
 }
 
 func (l *lifecycle) begun(k *hook) bool {

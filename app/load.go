@@ -50,39 +50,66 @@ func asDuplicate(err error) error {
 	return err
 }
 
-// plugin is a loaded one.
+// plugin is one that is being loaded, is loaded, or is being unloaded. Its name
+// is taken all that time.
 type plugin struct {
 	name      string
-	fx        *fx.App
+	cancel    context.CancelCauseFunc // ends its loading
 	lifecycle *lifecycle
+	gone      chan struct{} // closed when nothing of it is left
+
+	fx      *fx.App // set when loaded
+	loaded  bool    // guarded by the App's mu
+	leaving bool    // someone unloads it; guarded by the App's mu
 }
 
 // Load composes a plugin over the app's world and starts it. A plugin is an
 // fx option with whatever it consists of; it gets *[seam.World], [seam.FS],
 // [seam.Subprocess], *[jobs.Registry] and *[bash.Environment] from the app, and
-// can't replace them (*[DuplicateError]). Load may be called before Start.
+// can't replace them (*[DuplicateError]). Load may be called before Start, and by
+// the hooks of a plugin. Stop, and a Start that fails, end ctx for the plugin,
+// with ErrStopped as the cause.
 //
 // unload stops the plugin, which disposes of what the plugin owns, in reverse
 // of the order in which it was made: ranges, which are the runtime's, and jobs,
-// which are the registry's, live on. It may be called again. ctx bounds it, and
-// hooks are run all the same when it has ended. A plugin that is still loaded
-// when the app stops is unloaded first, the last loaded first.
+// which are the registry's, live on. It may be called again, and then waits for
+// the first call. ctx bounds it, and hooks are run all the same when it has
+// ended. A plugin that is still loaded when the app stops is unloaded first, the
+// last loaded first.
 //
-// Errors: ErrLoaded, ErrStopped, *DuplicateError, and whatever the plugin's
-// constructors and hooks return; nothing of it is left then.
+// Errors: ErrLoaded, also of one that is being loaded or unloaded, ErrStopped,
+// *DuplicateError, and whatever the plugin's constructors and hooks return;
+// nothing of it is left then.
 func (a *App) Load(ctx context.Context, name string, option fx.Option) (unload func(context.Context) error, err error) {
-	fail := func(err error) (func(context.Context) error, error) {
+	ctx, cancel := context.WithCancelCause(ctx)
+	defer cancel(nil)
+	p := &plugin{name: name, cancel: cancel, lifecycle: new(lifecycle), gone: make(chan struct{})}
+	err = a.reserve(p)
+	if err == nil {
+		err = a.load(ctx, p, option)
+	}
+	if err != nil {
 		return nil, fmt.Errorf("load %q: %w", name, err)
 	}
+	return func(ctx context.Context) error { return a.unload(ctx, p) }, nil
+}
+
+// reserve takes a plugin's name.
+func (a *App) reserve(p *plugin) error {
 	a.mu.Lock()
 	defer a.mu.Unlock()
-	if a.stopped {
-		return fail(ErrStopped)
+	switch {
+	case a.stopped:
+		return ErrStopped
+	case slices.ContainsFunc(a.plugins, func(other *plugin) bool { return other.name == p.name }):
+		return ErrLoaded
 	}
-	if slices.ContainsFunc(a.plugins, func(p *plugin) bool { return p.name == name }) {
-		return fail(ErrLoaded)
-	}
-	p := &plugin{name: name, lifecycle: new(lifecycle)}
+	a.plugins = append(a.plugins, p)
+	return nil
+}
+
+// load starts a plugin whose name is taken. Nothing is left of one that fails.
+func (a *App) load(ctx context.Context, p *plugin, option fx.Option) error {
 	p.fx = fx.New(
 		fx.WithLogger(func() fxevent.Logger { return a.events }),
 		fx.Provide(
@@ -93,46 +120,99 @@ func (a *App) Load(ctx context.Context, name string, option fx.Option) (unload f
 			func() *bash.Environment { return a.environment },
 		),
 		p.lifecycle.decorate(),
-		fx.Module(name, option),
+		fx.Module(p.name, option),
 	)
 	if err := p.fx.Err(); err != nil {
-		return fail(root(asDuplicate(err)))
+		a.remove(p)
+		return root(asDuplicate(err))
 	}
-	if err := p.fx.Start(ctx); err != nil {
-		return fail(errors.Join(err, p.lifecycle.finish(ctx)))
+	err := p.lifecycle.start(ctx, p.fx)
+	if err != nil {
+		err = errors.Join(withCause(ctx, err), p.lifecycle.finish(ctx))
+	} else if !a.publish(p) {
+		err = errors.Join(ErrStopped, p.lifecycle.stop(ctx, p.fx))
 	}
-	a.plugins = append(a.plugins, p)
-	return func(ctx context.Context) error { return a.unload(ctx, p) }, nil
+	if err != nil {
+		a.remove(p)
+	}
+	return err
 }
 
-// unload stops a plugin that is loaded.
-func (a *App) unload(ctx context.Context, p *plugin) error {
+// publish makes a plugin the last loaded one, unless the app was stopped.
+func (a *App) publish(p *plugin) bool {
 	a.mu.Lock()
 	defer a.mu.Unlock()
-	at := slices.Index(a.plugins, p)
-	if at < 0 {
-		return nil
+	if a.stopped {
+		return false
 	}
-	a.plugins = slices.Delete(a.plugins, at, at+1)
-	if err := p.stop(ctx); err != nil {
+	p.loaded = true
+	a.plugins = append(slices.DeleteFunc(a.plugins, func(other *plugin) bool { return other == p }), p)
+	return true
+}
+
+// remove forgets a plugin of which nothing is left.
+func (a *App) remove(p *plugin) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	a.plugins = slices.DeleteFunc(a.plugins, func(other *plugin) bool { return other == p })
+	close(p.gone)
+}
+
+// unload stops a plugin that is loaded. Where another does that, or it is still
+// being loaded, it waits until nothing is left of it, as long as ctx allows.
+func (a *App) unload(ctx context.Context, p *plugin) error {
+	a.mu.Lock()
+	mine := p.loaded && !p.leaving
+	if mine {
+		p.leaving = true
+	}
+	a.mu.Unlock()
+	var err error
+	if mine {
+		err = p.lifecycle.stop(ctx, p.fx)
+		a.remove(p)
+	} else {
+		err = await(ctx, p.gone)
+	}
+	if err != nil {
 		return fmt.Errorf("unload %q: %w", p.name, err)
 	}
 	return nil
 }
 
-func (p *plugin) stop(ctx context.Context) error { return p.lifecycle.stop(ctx, p.fx) }
-
-// unloadAll stops every plugin, the last loaded first, and lets no more in.
+// unloadAll stops every plugin and lets no more in: first those that are being
+// loaded, which their Load ends, and then the last loaded first.
 func (a *App) unloadAll(ctx context.Context) error {
 	a.mu.Lock()
-	defer a.mu.Unlock()
 	a.stopped = true
-	var errs []error
+	var loading, loaded []*plugin
 	for _, p := range slices.Backward(a.plugins) {
-		if err := p.stop(ctx); err != nil {
-			errs = append(errs, fmt.Errorf("unload %q: %w", p.name, err))
+		if p.loaded {
+			loaded = append(loaded, p)
+		} else {
+			loading = append(loading, p)
+			p.cancel(ErrStopped)
 		}
 	}
-	a.plugins = nil
+	a.mu.Unlock()
+	var errs []error
+	for _, p := range append(loading, loaded...) {
+		errs = append(errs, a.unload(ctx, p))
+	}
 	return errors.Join(errs...)
+}
+
+// await returns ctx's cause where it ends before done is closed.
+func await(ctx context.Context, done <-chan struct{}) error {
+	select {
+	case <-done:
+		return nil
+	default:
+	}
+	select {
+	case <-done:
+		return nil
+	case <-ctx.Done():
+		return context.Cause(ctx)
+	}
 }

@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"os"
 	"strings"
 	"time"
 
@@ -32,7 +31,7 @@ spill.keep.
 The shell reads no startup files and keeps no state. A script "-" is read from
 standard input, which is the way for one that is longer than an argument may be.
 The script's own standard input is empty; a file that --stdin names is read
-before the script is started.
+to its end before the script is started, and the timeout covers that.
 
 Exit codes, signals to corral and --survivors are as with corral exec; 127 means
 that there is no bash. With --json one object is printed, which has the text, the
@@ -104,6 +103,10 @@ func (inv *invocation) bash(cmd *cobra.Command, flags *execFlags) error {
 		return err
 	}
 	logger := inv.console.logger(loaded.Log, inv.program.Environ)
+	source, err := bashSource(flags)
+	if err != nil {
+		return err
+	}
 	request, err := inv.bashRequest(cmd, flags)
 	if err != nil {
 		return err
@@ -120,7 +123,11 @@ func (inv *invocation) bash(cmd *cobra.Command, flags *execFlags) error {
 	v, err := inv.runOn(cmd.Context(), a, logger, flags.survivors, func(ctx context.Context) (end foreground.Result, err error) {
 		quiet := inv.console.progress([]string{settings.Shell, inv.script})
 		defer quiet()
-		result, err = shell.Run(ctx, request)
+		if source != nil {
+			result, err = runFed(ctx, shell, request, source, settings.Timeout)
+		} else {
+			result, err = shell.Run(ctx, request)
+		}
 		if result.Process == nil {
 			return end, err
 		}
@@ -152,20 +159,47 @@ func bashConfig(flags *execFlags, c *config.Loaded) (bash.Config, error) {
 	return b, nil
 }
 
-// bashRequest makes a request of flags, and reads what is to be read.
-func (inv *invocation) bashRequest(cmd *cobra.Command, flags *execFlags) (bash.Request, error) {
-	request := bash.Request{Env: flags.env, Name: flags.name}
+// bashSource opens what the script is to read; nil where that is nothing.
+func bashSource(flags *execFlags) (*foreground.Source, error) {
 	switch flags.stdin {
 	case stdinNull:
+		return nil, nil
 	case stdinInherit:
-		return request, &usageError{"--stdin", "can't be inherit with bash: name a file, or /dev/stdin"}
-	default:
-		data, err := readFile(flags.stdin)
-		if err != nil {
-			return request, &usageError{"--stdin", "can't be used: " + err.Error()}
-		}
-		request.Stdin = data
+		return nil, &usageError{"--stdin", "can't be inherit with bash: name a file, or /dev/stdin"}
 	}
+	source, err := foreground.OpenSource(flags.stdin)
+	if err != nil {
+		return nil, unusableStdin(err)
+	}
+	return source, nil
+}
+
+func unusableStdin(err error) error { return &usageError{"--stdin", "can't be used: " + err.Error()} }
+
+// runFed reads source, runs the script on what it holds, and has one timeout for
+// both.
+func runFed(ctx context.Context, shell *bash.Bash, request bash.Request, source *foreground.Source, timeout time.Duration) (bash.Result, error) {
+	ranOut := &foreground.TimeoutError{After: timeout}
+	ctx, cancel := context.WithTimeoutCause(ctx, timeout, ranOut)
+	defer cancel()
+	var err error
+	request.Stdin, err = source.ReadAll(ctx, maxInputBytes)
+	switch {
+	case ctx.Err() != nil:
+		return bash.Result{}, fmt.Errorf("--stdin: %w", err)
+	case err != nil:
+		return bash.Result{}, unusableStdin(err)
+	}
+	result, err := shell.Run(ctx, request)
+	if result.Aborted && errors.Is(context.Cause(ctx), ranOut) {
+		result.TimedOut, result.Aborted = true, false
+	}
+	return result, err
+}
+
+// bashRequest makes a request of flags, and reads the script.
+func (inv *invocation) bashRequest(cmd *cobra.Command, flags *execFlags) (bash.Request, error) {
+	request := bash.Request{Env: flags.env, Name: flags.name}
 	if cmd.Flags().Arg(0) == fromStdin {
 		script, err := readBounded(inv.program.Stdin)
 		if err != nil {
@@ -177,16 +211,7 @@ func (inv *invocation) bashRequest(cmd *cobra.Command, flags *execFlags) (bash.R
 	return request, nil
 }
 
-func readFile(path string) ([]byte, error) {
-	f, err := os.Open(path)
-	if err != nil {
-		return nil, err
-	}
-	defer f.Close()
-	return readBounded(f)
-}
-
-// readBounded reads all of r. What it returns is not nil without an error.
+// readBounded reads all of r.
 func readBounded(r io.Reader) ([]byte, error) {
 	data, err := io.ReadAll(io.LimitReader(r, maxInputBytes+1))
 	if err == nil && len(data) > maxInputBytes {

@@ -8,7 +8,9 @@ import (
 	"log/slog"
 	"maps"
 	"os"
+	"os/signal"
 	"slices"
+	"syscall"
 
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
@@ -35,6 +37,11 @@ type Program struct {
 // Main runs the program and returns its exit code. Commands that inherit
 // streams get those of this process, whatever Stdin, Stdout and Stderr are.
 func (p Program) Main() int {
+	// Without someone to tell of it, writing to a reader that is gone ends this
+	// process; it is to be an error. Nobody reads the channel.
+	broken := make(chan os.Signal, 1)
+	signal.Notify(broken, syscall.SIGPIPE)
+	defer signal.Stop(broken)
 	inv := &invocation{program: p, console: newConsole(p.Stderr)}
 	root := inv.root()
 	root.SetArgs(p.Args)

@@ -13,6 +13,7 @@ import (
 
 	"github.com/corral-world/corral/app"
 	"github.com/corral-world/corral/app/config"
+	"github.com/corral-world/corral/app/foreground"
 	"github.com/corral-world/corral/providers/local"
 	"github.com/corral-world/corral/seam"
 )
@@ -87,7 +88,11 @@ func (inv *invocation) doctorCommand() *cobra.Command {
 		Short: "Tell what this host can promise, and why not more",
 		Long: `Tell what owns the ranges of commands on this host, what can escape it, and why
 nothing stronger is used; which variables commands do not get to see (their
-names, never their values); and what of the system is used. Nothing is started.`,
+names, never their values); and what of the system is used.
+
+No command is run. To tell what owns ranges corral chooses it as for a command,
+and that may start a helper of corral's own: a supervisor, or a guardian in a
+unit of the systemd manager. It has ended when doctor has.`,
 		Example: "  corral doctor\n  corral doctor --json",
 		Args:    noArguments,
 		RunE: func(cmd *cobra.Command, _ []string) error {
@@ -107,17 +112,28 @@ func (inv *invocation) doctor(cmd *cobra.Command) error {
 	if err != nil {
 		return err
 	}
-	d, err := diagnose(cmd.Context(), a, loaded)
+	d, err := inv.diagnose(cmd.Context(), a, loaded)
 	if err != nil {
-		return errors.Join(err, a.Stop(cmd.Context()))
-	}
-	if err := a.Stop(cmd.Context()); err != nil {
 		return err
 	}
 	if inv.json {
 		return writeJSON(inv.program.Stdout, d)
 	}
 	return inv.printDiagnosis(d)
+}
+
+// diagnose asks a, and ends what that has started, also where a signal ends the
+// asking.
+func (inv *invocation) diagnose(ctx context.Context, a *app.App, c *config.Loaded) (diagnosis, error) {
+	signals := foreground.WatchSignals(ctx, ignores)
+	defer signals.Stop()
+	startTimeout, stopTimeout := a.Timeouts()
+	ask, cancel := context.WithTimeout(signals.Context, startTimeout)
+	defer cancel()
+	d, err := diagnose(ask, a, c)
+	stop, cancel := context.WithTimeout(signals.Hard, stopTimeout)
+	defer cancel()
+	return d, errors.Join(err, a.Stop(stop))
 }
 
 func diagnose(ctx context.Context, a *app.App, c *config.Loaded) (diagnosis, error) {
@@ -140,7 +156,7 @@ func diagnose(ctx context.Context, a *app.App, c *config.Loaded) (diagnosis, err
 			GraceMS:     c.Grace.Milliseconds(),
 			DrainMS:     c.Drain.Milliseconds(),
 			OutputBytes: c.OutputMaxBytes,
-			Enforceable: enforceable(containment.Kind),
+			Enforceable: enforceable(ctx, world),
 		},
 		Spill:     diagnoseSpill(c.Spill),
 		Terminals: diagnoseTerminals(ctx, world),
@@ -169,14 +185,25 @@ func attempts(world seam.Subprocess) []attempt {
 	return tried
 }
 
-// enforceable are the limits that a kind of containment can enforce: only a
-// kernel object that the whole range is in can.
-func enforceable(kind seam.Kind) []string {
-	switch kind {
-	case seam.KindScope, seam.KindCgroup, seam.KindJob:
-		return []string{"memory", "pids", "cpu"}
+// enforceable are the limits that the next launch could have. It asks for each
+// with a program that can't be executed, a directory: a world that enforces the
+// limit refuses the program, and any other the limit. Nothing is started.
+func enforceable(ctx context.Context, world seam.Subprocess) []string {
+	list := []string{}
+	for _, limit := range []struct {
+		name   string
+		limits seam.Limits
+	}{
+		{"memory", seam.Limits{MemoryBytes: 1 << 40}},
+		{"pids", seam.Limits{Pids: 1 << 15}},
+		{"cpu", seam.Limits{CPUs: 1}},
+	} {
+		_, err := world.Spawn(ctx, seam.Spec{Argv: []string{"/"}, Dir: "/", Grace: time.Second, Limits: limit.limits})
+		if seam.CodeOf(err) == seam.CodeNotExecutable {
+			list = append(list, limit.name)
+		}
 	}
-	return []string{}
+	return list
 }
 
 // diagnoseTerminals asks for a terminal in a way that can't be granted: a world

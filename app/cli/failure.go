@@ -66,7 +66,11 @@ func (inv *invocation) fail(err error) int {
 }
 
 // wantsJSON: flags behind one that is wrong were not read. They are looked for.
+// Where a report could not be written another one could not either.
 func (inv *invocation) wantsJSON(err error) bool {
+	if errors.Is(err, errReport) {
+		return false
+	}
 	if inv.json || !isFlagError(err) {
 		return inv.json
 	}
@@ -176,12 +180,15 @@ func explainFlag(err error) (field, message string, ok bool) {
 	return "", "", false
 }
 
+// errReport is matched where a report could not be written.
+var errReport = errors.New("write the report")
+
 // writeJSON writes v as one line.
 func writeJSON(w io.Writer, v any) error {
 	e := json.NewEncoder(w)
 	e.SetEscapeHTML(false)
 	if err := e.Encode(v); err != nil {
-		return fmt.Errorf("write the report: %w", err)
+		return fmt.Errorf("%w: %w", errReport, err)
 	}
 	return nil
 }

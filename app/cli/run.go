@@ -21,13 +21,16 @@ func (inv *invocation) runOn(
 ) (verdict, error) {
 	signals := foreground.WatchSignals(ctx, ignores)
 	defer signals.Stop()
-	if err := a.Start(signals.Context); err != nil {
-		return verdict{}, errors.Join(err, a.Stop(signals.Hard))
+	startTimeout, stopTimeout := a.Timeouts()
+	start, cancel := context.WithTimeout(signals.Context, startTimeout)
+	defer cancel()
+	if err := a.Start(start); err != nil {
+		return verdict{}, err
 	}
 	harder := context.AfterFunc(signals.Hard, a.KillAll)
 	defer harder()
 	result, err := run(signals.Context)
-	stop, cancel := context.WithTimeout(signals.Hard, app.DefaultStopTimeout)
+	stop, cancel := context.WithTimeout(signals.Hard, stopTimeout)
 	defer cancel()
 	stopErr := a.Stop(stop)
 	if err != nil {

@@ -8,6 +8,7 @@ package config
 import (
 	"fmt"
 	"log/slog"
+	"strconv"
 	"strings"
 	"time"
 
@@ -88,7 +89,16 @@ func (e *Error) Error() string {
 	if strings.HasPrefix(e.Problem, "[") { // of one item of a list
 		space = ""
 	}
-	return fmt.Sprintf("config %s%s%s (%s)", e.Setting, space, e.Problem, e.Origin)
+	return fmt.Sprintf("config %s%s%s (%s)", shown(e.Setting), space, e.Problem, e.Origin)
+}
+
+// shown is a setting's name as a message shows it. One from a file can be
+// anything, also what would mislead a terminal; it is quoted then.
+func shown(name string) string {
+	if strings.ContainsFunc(name, func(r rune) bool { return r <= ' ' || r == '"' || !strconv.IsPrint(r) }) {
+		return strconv.Quote(name)
+	}
+	return name
 }
 
 // Unwrap returns Err.

@@ -270,3 +270,22 @@ func FuzzFile(f *testing.F) {
 		got.Values()
 	})
 }
+
+// A name from the file is shown so that it misleads no terminal.
+func TestNamesAreQuoted(t *testing.T) {
+	for content, want := range map[string]string{
+		`{"a\u0000b": 1}`:                `config "a\x00b" is not a setting`,
+		`{"\u001b[2J": 1}`:               `config "\x1b[2J" is not a setting`,
+		`{"spill": {"x\n\u202ey": 1}}`:   `config "spill.x\n\u202ey" is not a setting`,
+		`{"\u001b.x": 1}`:                `config "\x1b.x" is not a setting: groups`,
+		`{"a b": 1}`:                     `config "a b" is not a setting`,
+		`{"größe": 1}`:                   `config größe is not a setting`,
+		`{"grace": "1s", "grace": "1s"}`: `config grace is given twice`,
+	} {
+		path := write(t, content)
+		_, err := config.Load(config.Sources{File: &path})
+		if err == nil || !strings.HasPrefix(err.Error(), want) {
+			t.Errorf("%s: got %q, want %q", content, err, want)
+		}
+	}
+}

@@ -1,6 +1,7 @@
 package foreground
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"io"
@@ -29,6 +30,29 @@ func OpenSource(path string) (*Source, error) {
 		return nil, err
 	}
 	return &Source{file: f}, nil
+}
+
+// ReadAll reads and closes the source, which may have at most maxBytes. It returns
+// ctx's cause where that ends first. What it returns is not nil without an error.
+func (s *Source) ReadAll(ctx context.Context, maxBytes int64) ([]byte, error) {
+	defer s.close()
+	// A file that takes no deadline never blocks for long.
+	unblock := context.AfterFunc(ctx, func() { _ = s.file.SetReadDeadline(time.Unix(1, 0)) })
+	defer unblock()
+	var data []byte
+	err := awaitWriter(s.file)
+	if err == nil {
+		data, err = io.ReadAll(io.LimitReader(s.file, maxBytes+1))
+	}
+	switch {
+	case ctx.Err() != nil:
+		return nil, context.Cause(ctx)
+	case err != nil:
+		return nil, err
+	case int64(len(data)) > maxBytes:
+		return nil, fmt.Errorf("there are more than %d bytes", maxBytes)
+	}
+	return data, nil
 }
 
 func (s *Source) close() {

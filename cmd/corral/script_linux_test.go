@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"os"
 	"os/exec"
 	"path/filepath"
 	"reflect"
@@ -12,9 +13,16 @@ import (
 	"testing"
 
 	"github.com/rogpeppe/go-internal/testscript"
+
+	"github.com/corral-world/corral/providers/local"
 )
 
 func TestMain(m *testing.M) {
+	// Corral starts its runners as this binary under another name.
+	if err := local.Main(); err != nil {
+		fmt.Fprintln(os.Stderr, err)
+		os.Exit(1)
+	}
 	testscript.Main(m, map[string]func(){
 		"corral": main,
 		"oracle": oracleMain,

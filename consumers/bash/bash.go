@@ -8,8 +8,10 @@
 // the null device, in the foreground and in the background alike, whatever
 // redirections the script holds, unless the request brings data. The
 // environment is the world's base, then what keeps programs from expecting a
-// person (NO_COLOR, TERM=dumb, PAGER=cat, GIT_PAGER=cat), then the request's,
-// then the managed one, which nothing displaces.
+// person (NO_COLOR, TERM=dumb, PAGER=cat, GIT_PAGER=cat), without what would
+// change the shell itself (BASH_ENV, ENV, SHELLOPTS, BASHOPTS, BASH_XTRACEFD,
+// POSIXLY_CORRECT, CDPATH, GLOBIGNORE), then the request's, then the managed
+// one, which nothing displaces.
 //
 // # Concurrency
 //
@@ -192,14 +194,15 @@ type Result struct {
 	Survivors []seam.Member
 
 	// Job has what goes on: the survivors, or the whole script. With OnKept it
-	// has ended, and the registry has forgotten it.
+	// has ended, and the registry has forgotten it; or Empty says that its end
+	// is not known, and the registry goes on trying to end it.
 	Job *jobs.Info
 	// JobErr says why there is no job for what should have become one; it was
 	// ended instead.
 	JobErr error
 
 	// Empty is nil with proof that nothing lives of the script. With a Job that
-	// goes on it is not asked.
+	// goes on and was not asked to end, it is not asked.
 	Empty error
 
 	// Failure is set where the policy made the script fail for its survivors.
@@ -211,6 +214,7 @@ type Text struct {
 	Text      string
 	Bytes     int64 // of the whole stream
 	Truncated bool  // Text lacks the beginning
+	Cut       bool  // a process outside of the range held the stream open
 	Spill     seam.Spill
 }
 
@@ -341,8 +345,13 @@ func (b *Bash) await(ctx context.Context, result *Result) (cause error) {
 	info, err := b.config.Jobs.Wait(ctx, owner, id)
 	if err == nil && info.Status.Live() {
 		cause = context.Cause(ctx)
-		if _, err = b.config.Jobs.Kill(owner, id, cause.Error()); err == nil {
-			info, err = b.config.Jobs.Wait(context.Background(), owner, id) // the ladder bounds it
+		if info, err = b.config.Jobs.Kill(owner, id, cause.Error()); err == nil {
+			always := context.Background() // the ladder bounds it, also where it has no proof
+			if unproven := result.Process.WaitEmpty(always); unproven != nil {
+				*result.Job, result.Empty = info, unproven
+				return cause
+			}
+			info, err = b.config.Jobs.Wait(always, owner, id)
 		}
 	}
 	if err != nil { // released by someone else, which only an ended job can be
@@ -378,6 +387,7 @@ func text(p seam.Process, stream seam.Stream) Text {
 		Text:      string(whole.Data),
 		Bytes:     total,
 		Truncated: whole.Lost > 0,
+		Cut:       whole.Cut,
 		Spill:     output.Spill(),
 	}
 }

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"maps"
+	"os"
 	"slices"
 	"strconv"
 	"strings"
@@ -201,4 +202,44 @@ func TestManagedValuesAreAskedForEachScript(t *testing.T) {
 		}
 		expect(t, "CORRAL_CALLS", result.Stdout.Text, want)
 	}
+}
+
+// What a person has exported for their own shell does not change what a script
+// does.
+func TestShellSettingsOfTheHarness(t *testing.T) {
+	const script = `false; echo ran; set -x; : traced; set +x; echo *; cd sub && pwd; echo *; [ -o posix ] || echo bash; exit 3`
+	run := func(t *testing.T, entries ...string) bash.Result {
+		b := newBench(t, func(c *local.Config) { c.Environ = append(c.Environ, entries...) })
+		for _, dir := range []string{b.config.Dir + "/sub", b.config.Dir + "/elsewhere/sub"} {
+			if err := os.MkdirAll(dir, 0o700); err != nil {
+				t.Fatal(err)
+			}
+		}
+		result := b.run(t, bash.Request{Script: script})
+		result.Stdout.Text = strings.ReplaceAll(result.Stdout.Text, b.config.Dir, "DIR")
+		return result
+	}
+	want := run(t)
+	if want.Outcome.ExitCode != 3 || want.Stdout.Text != "ran\nelsewhere sub\nDIR/sub\n*\nbash\n" || want.Stderr.Text == "" {
+		t.Fatalf("got %+v", want)
+	}
+	for _, entry := range []string{
+		"SHELLOPTS=noexec", "SHELLOPTS=errexit:xtrace", "BASHOPTS=nullglob:failglob", "BASH_XTRACEFD=1",
+		"POSIXLY_CORRECT=1", "CDPATH=elsewhere", "GLOBIGNORE=s*", "BASH_ENV=/dev/stdin", "ENV=/dev/stdin",
+	} {
+		t.Run(entry, func(t *testing.T) {
+			got := run(t, entry)
+			expect(t, "stdout", got.Stdout.Text, want.Stdout.Text)
+			expect(t, "stderr", got.Stderr.Text, want.Stderr.Text)
+			if got.Outcome.ExitCode != 3 {
+				t.Errorf("exit code %d, want 3", got.Outcome.ExitCode)
+			}
+		})
+	}
+	t.Run("what a request sets counts", func(t *testing.T) {
+		result := newBench(t).run(t, bash.Request{Script: "false; echo ran", Env: seam.Env{seam.Set("SHELLOPTS", "errexit")}})
+		if result.Stdout.Text != "" || result.Outcome.ExitCode != 1 {
+			t.Errorf("got %+v", result)
+		}
+	})
 }

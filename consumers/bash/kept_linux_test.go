@@ -4,13 +4,16 @@ import (
 	"context"
 	"errors"
 	"strings"
+	"syscall"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/corral-world/corral/consumers/bash"
 	"github.com/corral-world/corral/consumers/jobs"
 	"github.com/corral-world/corral/providers/local"
 	"github.com/corral-world/corral/seam"
+	"github.com/corral-world/corral/seam/seamtest"
 )
 
 // TestOnKept: with OnKept the job of the survivors is waited for, within what
@@ -100,4 +103,66 @@ func TestLaunchOptions(t *testing.T) {
 			t.Errorf("got %v, want a refusal of %s", err, field)
 		}
 	}
+}
+
+// TestCutIsTold: a stream that someone outside of the range holds open is cut off,
+// and the result says so.
+func TestCutIsTold(t *testing.T) {
+	b, m := newBench(t), newMark(t)
+	result := b.run(t, bash.Request{Script: "setsid sleep 600 2>/dev/null & sleep 0.1; echo up", Env: m.env()})
+	escaped := m.living(t)
+	for pid := range escaped {
+		if err := syscall.Kill(pid, syscall.SIGKILL); err != nil {
+			t.Error(err)
+		}
+	}
+	if len(escaped) == 0 {
+		t.Fatal("nothing escaped")
+	}
+	if !result.Stdout.Cut || result.Stderr.Cut {
+		t.Errorf("stdout cut %v, stderr cut %v", result.Stdout.Cut, result.Stderr.Cut)
+	}
+	expect(t, "text", result.Render(), "up\n[output cut off: a process outside of the command's range held it open]")
+}
+
+// TestKeptUnproven: a job whose end can't be proven does not keep Run, which
+// says so, and stays with its registry.
+func TestKeptUnproven(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		wake := make(chan struct{})
+		m := seamtest.NewMemWorld(seamtest.MemConfig{Programs: map[string]seamtest.MemProgram{
+			"/bin/bash": func(p *seamtest.MemProc) int {
+				p.Go(seamtest.MemChild{Argv: []string{"stuck"}}, func(*seamtest.MemProc) int {
+					<-wake
+					return 0
+				})
+				return 0
+			},
+		}})
+		registry := jobs.New(jobs.Config{})
+		config := bash.DefaultConfig()
+		config.Dir, config.Survivors, config.Jobs = "/", seam.KeepSurvivors, registry
+		sh, err := bash.New(m.World(), config)
+		if err != nil {
+			t.Fatal(err)
+		}
+		began := time.Now()
+		result, err := sh.Run(t.Context(), bash.Request{Script: "x", Timeout: time.Minute, OnKept: func([]seam.Member) {}})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if took := time.Since(began); took > 2*time.Minute {
+			t.Errorf("took %v", took)
+		}
+		if !errors.Is(result.Empty, seam.ErrUnproven) || !result.TimedOut || result.Job == nil || result.Job.Status != jobs.Stopping {
+			t.Errorf("got %+v, job %+v", result, result.Job)
+		}
+		close(wake)
+		if info, err := registry.Wait(t.Context(), "", result.Job.ID); err != nil || info.Status != jobs.Killed || info.Err != nil {
+			t.Errorf("got %+v, %v", info, err)
+		}
+		if err := errors.Join(registry.Close(t.Context()), m.Close(t.Context())); err != nil {
+			t.Error(err)
+		}
+	})
 }

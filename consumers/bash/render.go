@@ -8,10 +8,12 @@ import (
 	"github.com/corral-world/corral/seam"
 )
 
-// Render is the result as a model reads it: what the script printed, then, each
-// on a line of its own and in this order, what became of its background
-// processes, that it timed out, and how it ended. The last marker is the last
-// line, so that it can be read back; a script that succeeds has none.
+// Render is the result as a model reads it: what the script printed on stdout
+// and, behind a line [stderr], on stderr, each followed by the markers that its
+// beginning is left out and that its end was cut off; then, each on a line of its
+// own and in this order, what became of its background processes, that it timed
+// out, and how it ended. A marker of the exit is the last line, so that it can be
+// read back; a script that succeeds has none.
 func (r Result) Render() string {
 	var b builder
 	b.section("", r.Stdout)
@@ -64,7 +66,7 @@ func (b *builder) line(s string) {
 }
 
 func (b *builder) section(title string, t Text) {
-	if t.Text == "" && !t.Truncated {
+	if t.Text == "" && !t.Truncated && !t.Cut {
 		return
 	}
 	b.line(title)
@@ -75,6 +77,9 @@ func (b *builder) section(title string, t Text) {
 			where = t.Spill.Path
 		}
 		b.line(fmt.Sprintf("[output truncated; full output: %s]", where))
+	}
+	if t.Cut {
+		b.line("[output cut off: a process outside of the command's range held it open]")
 	}
 }
 

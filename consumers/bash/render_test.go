@@ -63,6 +63,18 @@ func TestRender(t *testing.T) {
 			"o\n[output truncated; full output: /o]\n[stderr]\ne\n[output truncated; full output: /e]",
 		},
 		{
+			"cut off",
+			bash.Result{Outcome: exited(0), Stdout: bash.Text{Text: "up\n", Cut: true}, Stderr: bash.Text{Cut: true}},
+			"up\n[output cut off: a process outside of the command's range held it open]\n" +
+				"[stderr]\n[output cut off: a process outside of the command's range held it open]",
+		},
+		{
+			"truncated and cut off",
+			bash.Result{Outcome: exited(0), Stdout: bash.Text{Text: "tail", Truncated: true, Cut: true}},
+			"tail\n[output truncated; full output: (unavailable)]\n" +
+				"[output cut off: a process outside of the command's range held it open]",
+		},
+		{
 			"timed out",
 			bash.Result{Outcome: killed(seam.EndTerminated, "SIGTERM", bash.ErrTimeout), TimedOut: true, Timeout: 1500 * time.Millisecond,
 				Stdout: bash.Text{Text: "hi\n"}},

@@ -77,7 +77,8 @@ func (b *Bash) dir(ctx context.Context, request Request) (string, error) {
 	return b.world.FS().ProcessPath(target)
 }
 
-// modelEnv keeps programs from expecting a person at a terminal.
+// modelEnv keeps programs from expecting a person at a terminal, and a person's
+// settings of their shell from a script.
 var modelEnv = seam.Env{
 	seam.Set("NO_COLOR", "1"),
 	seam.Set("TERM", "dumb"),
@@ -86,6 +87,14 @@ var modelEnv = seam.Env{
 	// Set, these name startup files that even a non-interactive shell reads.
 	seam.Unset("BASH_ENV"),
 	seam.Unset("ENV"),
+	// Set, these change what a script means: options of the shell, where set -x
+	// writes, where cd goes and what a pattern matches.
+	seam.Unset("SHELLOPTS"),
+	seam.Unset("BASHOPTS"),
+	seam.Unset("BASH_XTRACEFD"),
+	seam.Unset("POSIXLY_CORRECT"),
+	seam.Unset("CDPATH"),
+	seam.Unset("GLOBIGNORE"),
 }
 
 func (b *Bash) environ(ctx context.Context, request Request) (seam.Env, error) {

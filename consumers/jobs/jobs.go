@@ -2,8 +2,9 @@
 // something else, with an id, a status, output that is read by cursor, and an
 // end that is told.
 //
-// A job is a range, not a process: it runs until the range is empty, also when
-// the command that began it ended long ago.
+// A job is a range, not a process: it runs until the range is proven empty, also
+// when the command that began it ended long ago. Where the proof can't be had it
+// is asked for again, and the job goes on until it is.
 //
 // # Owners
 //
@@ -75,7 +76,7 @@ const (
 	Stopping  Status = "stopping"  // asked to end
 	Completed Status = "completed" // its command ended by itself, with whatever exit code, and its range is empty
 	Killed    Status = "killed"    // ended by us, or its command by a signal
-	Failed    Status = "failed"    // how it ended, or that it did, could not be established
+	Failed    Status = "failed"    // its range is empty, and how its command ended could not be established
 )
 
 // Live reports whether the job has not ended.
@@ -97,7 +98,9 @@ type Info struct {
 	// end gave; nil where none did. Outcome has it too where the command was
 	// still running.
 	Cause error
-	// Err says why the status is Failed.
+	// Err, while the job lives, says why its range could not be proven empty
+	// when that was last asked: it matches seam.ErrUnproven, and nil is no news.
+	// Of a job that has ended it says why the status is Failed.
 	Err error
 }
 
@@ -123,12 +126,13 @@ type Registry struct {
 	closing  map[string]int // CloseOwner calls under way, by owner
 }
 
-// job is one entry. Its fields but the first three are guarded by the
+// job is one entry. Its fields but the first four are guarded by the
 // registry's mu.
 type job struct {
 	process seam.Process
 	output  [2]seam.OutputReader // nil where not collected
 	ended   chan struct{}        // closed when the status is final
+	asked   chan struct{}        // holds a token when it was asked to end
 
 	info    Info
 	waiters int
@@ -240,6 +244,7 @@ func (r *Registry) enter(spec Spec, p seam.Process) *job {
 		process: p,
 		output:  [2]seam.OutputReader{p.Output(seam.Stdout), p.Output(seam.Stderr)},
 		ended:   make(chan struct{}),
+		asked:   make(chan struct{}, 1),
 		info: Info{
 			ID:      fmt.Sprintf("%s-%d", spec.Kind, r.counters[spec.Kind]),
 			Owner:   spec.Owner,
@@ -263,8 +268,8 @@ func (r *Registry) watch(j *job) {
 		r.mu.Lock()
 		j.info.Outcome = &outcome
 		r.mu.Unlock()
-		err = j.process.WaitEmpty(always)
 	}
+	r.awaitEmpty(j)
 	for _, output := range j.output {
 		if output != nil && err == nil {
 			err = output.WaitEnd(always)
@@ -280,6 +285,34 @@ func (r *Registry) watch(j *job) {
 	r.mu.Unlock()
 	if r.config.Notify != nil && !reported {
 		r.config.Notify(info)
+	}
+}
+
+// Between two asks for a proof that could not be had.
+const (
+	minPause = time.Second
+	maxPause = 30 * time.Second
+)
+
+// awaitEmpty returns with the proof that a job's range is empty. An answer that
+// it is not known is no end: the proof may be to be had later, and who waits for
+// the job has a context.
+func (r *Registry) awaitEmpty(j *job) {
+	for pause := minPause; ; pause = min(2*pause, maxPause) {
+		err := j.process.WaitEmpty(context.Background())
+		if err == nil {
+			return
+		}
+		r.mu.Lock()
+		j.info.Err = err
+		r.mu.Unlock()
+		timer := time.NewTimer(pause)
+		select {
+		case <-timer.C:
+		case <-j.asked:
+			pause = minPause / 2 // what is unknown may change now
+		}
+		timer.Stop()
 	}
 }
 
@@ -371,6 +404,10 @@ func (r *Registry) Kill(owner, id, reason string) (Info, error) {
 func (j *job) stop(cause error) {
 	if j.info.Status == Running {
 		j.info.Status, j.info.Cause = Stopping, cause
+	}
+	select {
+	case j.asked <- struct{}{}:
+	default:
 	}
 	j.process.Terminate(cause)
 }
@@ -477,7 +514,11 @@ func (r *Registry) end(ctx context.Context, cause error, chosen func(owner strin
 		r.mu.Lock()
 		j.waiters--
 		if j.info.Status.Live() {
-			errs = append(errs, fmt.Errorf("job %s: %w", j.info.ID, context.Cause(ctx)))
+			err := context.Cause(ctx)
+			if j.info.Err != nil {
+				err = fmt.Errorf("%w: %w", err, j.info.Err)
+			}
+			errs = append(errs, fmt.Errorf("job %s: %w", j.info.ID, err))
 		} else {
 			errs = append(errs, j.info.Err)
 			r.forget(j)

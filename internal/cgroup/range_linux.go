@@ -116,27 +116,30 @@ func (r *Range) Members(ctx context.Context) ([]seam.Member, error) {
 }
 
 // WaitEmpty implements [owner.Owner]. The proof is the kernel's "populated 0",
-// or that the cgroup is gone. It waits on the exits of members: as long as
-// something lives, something that lives is watched. Notifications of the file
-// itself come at most once in 10 to 16 ms, and can be lost with the directory.
+// or that the cgroup is gone. As long as something lives it waits for events,
+// those of a member that lives among them.
 func (r *Range) WaitEmpty(ctx context.Context) error {
-	pause := firstPause
-	for {
-		populated, err := populated(r.dir)
-		if err != nil {
+	if empty, err := r.prove(populated(r.dir)); empty || err != nil {
+		return err
+	}
+	w, err := newWatch(r.dir)
+	if gone(err) {
+		_, err := r.prove(false, nil)
+		return err
+	}
+	if err != nil {
+		return err
+	}
+	defer w.close()
+	for pause := firstPause; ; {
+		if empty, err := r.prove(w.populated()); empty || err != nil {
 			return err
-		}
-		if !populated {
-			r.mu.Lock()
-			r.proved = true
-			r.mu.Unlock()
-			return nil
 		}
 		pids, err := members(r.dir)
 		if err != nil {
 			return err
 		}
-		watched, err := waitOne(ctx, pids)
+		watched, err := r.waitOne(ctx, w, pids)
 		if err != nil {
 			return err
 		}
@@ -152,6 +155,23 @@ func (r *Range) WaitEmpty(ctx context.Context) error {
 		pause = min(2*pause, lastPause)
 	}
 }
+
+// prove notes the proof, where there is one, so that no signal follows it.
+func (r *Range) prove(populated bool, err error) (empty bool, _ error) {
+	if populated || err != nil {
+		return false, err
+	}
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.proved = true
+	return true, nil
+}
+
+// Files of a cgroup.
+const (
+	eventsFile = "cgroup.events"
+	procsFile  = "cgroup.procs"
+)
 
 const (
 	firstPause = 200 * time.Microsecond
@@ -169,21 +189,23 @@ func sleep(ctx context.Context, d time.Duration) error {
 	}
 }
 
-// waitOne waits for the end of one that lives, and reports whether there was one.
-func waitOne(ctx context.Context, pids []int) (bool, error) {
+// waitOne waits for an event, the end of one that lives among them, and reports
+// whether there was one that lives.
+func (r *Range) waitOne(ctx context.Context, w *watch, pids []int) (bool, error) {
 	for _, pid := range pids {
-		if pid == 0 {
-			continue // of a pid namespace that is not ours
-		}
-		p, err := process.Open(pid)
-		if err != nil {
-			return false, err
-		}
-		if p == nil {
+		pidfd, err := unix.PidfdOpen(pid, 0)
+		if errors.Is(err, unix.ESRCH) {
 			continue
 		}
-		err = p.WaitExit(ctx)
-		p.Close()
+		if err != nil {
+			return false, os.NewSyscallError("pidfd_open", err)
+		}
+		if !r.holds(pid) { // it ended, and its number is a stranger's
+			_ = unix.Close(pidfd)
+			continue
+		}
+		err = w.wait(ctx, pidfd)
+		_ = unix.Close(pidfd)
 		return true, err
 	}
 	return false, nil
@@ -209,77 +231,124 @@ func Remove(dir string) error {
 		if err != unix.EBUSY || pause > time.Second {
 			return &os.PathError{Op: "rmdir", Path: dir, Err: err}
 		}
-		subdirs, listErr := below(dir)
-		if listErr != nil {
-			return listErr
+		if err := removeBelow(dir); err != nil {
+			return err
 		}
-		for _, sub := range subdirs {
-			if err := Remove(sub); err != nil {
-				return err
+		time.Sleep(pause) //nolint:forbidigo // the kernel tells nobody when a directory stops being busy
+	}
+}
+
+// removeBelow removes what is below dir, as far as it is not busy.
+func removeBelow(dir string) error {
+	return inEach(dir, func(parent *os.Root, name string) error {
+		err := parent.Remove(name)
+		if gone(err) || errors.Is(err, unix.EBUSY) {
+			return nil
+		}
+		return err
+	})
+}
+
+// members lists the processes in the cgroup at dir and below it. Process 0 is
+// one of a pid namespace that is not ours, and left out.
+func members(dir string) ([]int, error) {
+	var pids []int
+	collect := func(data []byte, err error) error {
+		// A threaded cgroup does not list: its processes are its domain's.
+		if err != nil && !gone(err) && !errors.Is(err, unix.EOPNOTSUPP) {
+			return err
+		}
+		for field := range bytes.FieldsSeq(data) {
+			if pid, err := strconv.Atoi(string(field)); err == nil && pid > 0 {
+				pids = append(pids, pid)
 			}
 		}
-		if len(subdirs) == 0 {
-			time.Sleep(pause) //nolint:forbidigo // the kernel tells nobody when a directory stops being busy
-		}
+		return nil
 	}
-}
-
-// members lists the processes in the cgroup at dir and below it.
-func members(dir string) ([]int, error) {
-	data, err := os.ReadFile(filepath.Join(dir, "cgroup.procs"))
-	// A threaded cgroup does not list: its processes are its domain's.
-	if err != nil && !gone(err) && !errors.Is(err, unix.EOPNOTSUPP) {
+	if err := collect(os.ReadFile(filepath.Join(dir, procsFile))); err != nil {
 		return nil, err
 	}
-	var pids []int
-	for field := range bytes.FieldsSeq(data) {
-		if pid, err := strconv.Atoi(string(field)); err == nil {
-			pids = append(pids, pid)
-		}
+	err := inEach(dir, func(parent *os.Root, name string) error {
+		return collect(parent.ReadFile(filepath.Join(name, procsFile)))
+	})
+	return pids, err
+}
+
+// inEach calls do for each cgroup below dir, depth first. The cgroups are the
+// payload's to make: their paths may be longer than what the system takes in
+// one piece, so each is named from its parent.
+func inEach(dir string, do func(parent *os.Root, name string) error) error {
+	root, err := os.OpenRoot(dir)
+	if gone(err) {
+		return nil
 	}
-	subdirs, err := below(dir)
 	if err != nil {
-		return nil, err
+		return err
 	}
-	for _, sub := range subdirs {
-		more, err := members(sub)
-		if err != nil {
-			return nil, err
-		}
-		pids = append(pids, more...)
-	}
-	return pids, nil
+	defer root.Close()
+	return inEachOf(root, do)
 }
 
-func below(dir string) ([]string, error) {
-	entries, err := os.ReadDir(dir)
-	if err != nil && !gone(err) {
-		return nil, err
+func inEachOf(parent *os.Root, do func(parent *os.Root, name string) error) error {
+	list, err := parent.Open(".")
+	if gone(err) {
+		return nil
 	}
-	var subdirs []string
+	if err != nil {
+		return err
+	}
+	entries, err := list.ReadDir(-1)
+	_ = list.Close()
+	if err != nil && !gone(err) {
+		return err
+	}
 	for _, entry := range entries {
-		if entry.IsDir() {
-			subdirs = append(subdirs, filepath.Join(dir, entry.Name()))
+		if !entry.IsDir() {
+			continue
+		}
+		child, err := parent.OpenRoot(entry.Name())
+		if gone(err) {
+			continue
+		}
+		if err != nil {
+			return err
+		}
+		err = inEachOf(child, do)
+		_ = child.Close()
+		if err == nil {
+			err = do(parent, entry.Name())
+		}
+		if err != nil {
+			return err
 		}
 	}
-	return subdirs, nil
+	return nil
 }
 
 // populated reports whether something lives in the cgroup at dir or below it.
 func populated(dir string) (bool, error) {
-	data, err := os.ReadFile(filepath.Join(dir, "cgroup.events"))
+	data, err := os.ReadFile(filepath.Join(dir, eventsFile))
 	if gone(err) {
 		return false, nil
 	}
 	if err != nil {
 		return false, err
 	}
+	return parsePopulated(data)
+}
+
+// parsePopulated reads what cgroup.events says.
+func parsePopulated(data []byte) (bool, error) {
 	for line := range bytes.Lines(data) {
-		if value, ok := bytes.CutPrefix(line, []byte("populated ")); ok {
-			return !bytes.Equal(bytes.TrimSpace(value), []byte("0")), nil
+		switch value, ok := bytes.CutPrefix(line, []byte("populated ")); {
+		case !ok:
+		case bytes.Equal(value, []byte("0\n")):
+			return false, nil
+		case bytes.Equal(value, []byte("1\n")):
+			return true, nil
 		}
 	}
-	return false, fmt.Errorf("%s/cgroup.events does not say whether it is populated", dir)
+	return false, fmt.Errorf("%s does not say whether something lives: %q", eventsFile, data)
 }
 
 // gone reports whether err says that a cgroup is no more: its directory, or,

@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/godbus/dbus/v5"
+	"golang.org/x/sys/unix"
 )
 
 const (
@@ -28,6 +29,11 @@ var (
 	// ErrLost is matched by calls whose connection ended under them. Whether
 	// the manager carried them out is not known.
 	ErrLost = errors.New("connection to the systemd manager lost")
+
+	// ErrForeign is matched where the manager is of another pid namespace, as
+	// for a container that was given its host's bus: the numbers that we would
+	// tell it are those of other processes there.
+	ErrForeign = errors.New("the systemd manager is of another pid namespace")
 )
 
 // UserBus returns the socket of the user's bus. It is never taken from
@@ -64,11 +70,21 @@ type Manager struct {
 	conn    *dbus.Conn
 	manager dbus.BusObject
 	lost    chan struct{} // closed when the connection has ended
-	late    sync.WaitGroup
+	calls   chan struct{} // holds a token for each call under way
 
-	mu   sync.Mutex
-	jobs map[string]chan string // results of jobs that are waited for, by unit
+	mu    sync.Mutex
+	units map[string]*unit // those that are waited for, by name
 }
+
+// A unit is what a manager has told of one.
+type unit struct {
+	job  chan string   // holds the result of its first job
+	gone chan struct{} // closed when the manager has forgotten it
+}
+
+// maxCalls bounds the calls under way: a bus bounds the replies that a
+// connection waits for, the system's to 128, and answers more with an error.
+const maxCalls = 64
 
 // Dial connects to a bus and makes sure that a manager answers. ctx bounds the
 // dialling.
@@ -81,21 +97,42 @@ func Dial(ctx context.Context, socket string) (*Manager, error) {
 		conn:    conn,
 		manager: conn.Object(busName, objectPath),
 		lost:    make(chan struct{}),
-		jobs:    make(map[string]chan string),
+		calls:   make(chan struct{}, maxCalls),
+		units:   make(map[string]*unit),
 	}
 	signals := make(chan *dbus.Signal, 64)
 	conn.Signal(signals)
 	go m.deliver(signals) // ends when conn does; Close joins it
-	err = conn.AddMatchSignalContext(ctx,
-		dbus.WithMatchSender(busName), dbus.WithMatchInterface(managerInterface), dbus.WithMatchMember("JobRemoved"))
-	if err == nil {
-		err = m.call(ctx, "Subscribe").Err
-	}
-	if err != nil {
+	if err := m.begin(ctx); err != nil {
 		m.Close()
-		return nil, fmt.Errorf("subscribe to the systemd manager: %w", err)
+		return nil, err
 	}
 	return m, nil
+}
+
+// begin makes sure that the manager is one whose process numbers are ours, and
+// subscribes to its signals.
+func (m *Manager) begin(ctx context.Context) error {
+	var pid uint32
+	bus := m.conn.BusObject()
+	err := bus.CallWithContext(ctx, "org.freedesktop.DBus.GetConnectionUnixProcessID", 0, m.conn.Names()[0]).Store(&pid)
+	if err != nil {
+		return fmt.Errorf("ask the bus who we are: %w", err)
+	}
+	if int(pid) != os.Getpid() {
+		return ErrForeign
+	}
+	for _, member := range []string{"JobRemoved", "UnitRemoved"} {
+		err := m.conn.AddMatchSignalContext(ctx,
+			dbus.WithMatchSender(busName), dbus.WithMatchInterface(managerInterface), dbus.WithMatchMember(member))
+		if err != nil {
+			return fmt.Errorf("subscribe to the bus: %w", err)
+		}
+	}
+	if err := m.call(ctx, "Subscribe").Err; err != nil {
+		return fmt.Errorf("subscribe to the systemd manager: %w", err)
+	}
+	return nil
 }
 
 // connect dials and authenticates, within ctx's time. The connection lives on
@@ -103,6 +140,10 @@ func Dial(ctx context.Context, socket string) (*Manager, error) {
 func connect(ctx context.Context, socket string) (*dbus.Conn, error) {
 	stream, err := new(net.Dialer).DialContext(ctx, "unix", socket)
 	if err != nil {
+		return nil, err
+	}
+	if err := checkPeer(stream.(*net.UnixConn)); err != nil {
+		_ = stream.Close()
 		return nil, err
 	}
 	interrupt := context.AfterFunc(ctx, func() { _ = stream.SetDeadline(time.Unix(1, 0)) })
@@ -117,9 +158,30 @@ func connect(ctx context.Context, socket string) (*dbus.Conn, error) {
 	return conn, nil
 }
 
+// checkPeer refuses a bus that this pid namespace does not see.
+func checkPeer(stream *net.UnixConn) error {
+	conn, err := stream.SyscallConn()
+	if err != nil {
+		return err
+	}
+	var peer *unix.Ucred
+	var optErr error
+	if err := conn.Control(func(fd uintptr) {
+		peer, optErr = unix.GetsockoptUcred(int(fd), unix.SOL_SOCKET, unix.SO_PEERCRED)
+	}); err != nil {
+		return err
+	}
+	if optErr != nil {
+		return os.NewSyscallError("getsockopt", optErr)
+	}
+	if peer.Pid == 0 {
+		return ErrForeign
+	}
+	return nil
+}
+
 // Close ends the connection. Calls under way fail with ErrLost.
 func (m *Manager) Close() {
-	m.late.Wait()
 	_ = m.conn.Close()
 	<-m.lost
 }
@@ -127,26 +189,71 @@ func (m *Manager) Close() {
 // Lost is closed when the connection has ended.
 func (m *Manager) Lost() <-chan struct{} { return m.lost }
 
-// deliver hands results of jobs to who waits for them.
+// deliver hands what the manager tells to who waits for it.
 func (m *Manager) deliver(signals <-chan *dbus.Signal) {
 	defer close(m.lost)
 	for s := range signals {
 		var id uint32
-		var job dbus.ObjectPath
-		var unit, result string
-		if s.Name != managerInterface+".JobRemoved" || dbus.Store(s.Body, &id, &job, &unit, &result) != nil {
-			continue
+		var path dbus.ObjectPath
+		var name, result string
+		switch s.Name {
+		case managerInterface + ".JobRemoved":
+			if dbus.Store(s.Body, &id, &path, &name, &result) == nil {
+				m.jobRemoved(name, result)
+			}
+		case managerInterface + ".UnitRemoved":
+			if dbus.Store(s.Body, &name, &path) == nil {
+				m.unitRemoved(name)
+			}
 		}
-		m.mu.Lock()
-		if waiter, ok := m.jobs[unit]; ok {
-			delete(m.jobs, unit)
-			waiter <- result // which holds one, and gets one
-		}
-		m.mu.Unlock()
 	}
 }
 
+func (m *Manager) jobRemoved(name, result string) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if u := m.units[name]; u != nil {
+		select {
+		case u.job <- result:
+		default: // a later job
+		}
+	}
+}
+
+func (m *Manager) unitRemoved(name string) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if u := m.units[name]; u != nil {
+		close(u.gone)
+		delete(m.units, name)
+	}
+}
+
+// watch remembers what is told of a unit from now on.
+func (m *Manager) watch(name string) *unit {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	u := m.units[name]
+	if u == nil {
+		u = &unit{job: make(chan string, 1), gone: make(chan struct{})}
+		m.units[name] = u
+	}
+	return u
+}
+
+func (m *Manager) unwatch(name string) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	delete(m.units, name)
+}
+
 func (m *Manager) call(ctx context.Context, method string, args ...any) *dbus.Call {
+	select {
+	case m.calls <- struct{}{}:
+	case <-ctx.Done():
+		return &dbus.Call{Err: ctx.Err()}
+	}
+	defer func() { <-m.calls }()
 	return m.manager.CallWithContext(ctx, managerInterface+"."+method, 0, args...)
 }
 
@@ -171,34 +278,37 @@ type auxiliaryUnit struct {
 //
 // After an error the unit may exist, or may come to exist: a call that ran out
 // of time here is still carried out there. The caller ends what it would have
-// put into the unit and calls [Manager.Forget].
-func (m *Manager) StartTransient(ctx context.Context, unit string, properties []Property) error {
+// put into the unit and then calls [Manager.Stop].
+func (m *Manager) StartTransient(ctx context.Context, name string, properties []Property) error {
 	var list []busProperty
 	for _, p := range properties {
 		list = append(list, busProperty{p.Name, dbus.MakeVariant(p.Value)})
 	}
-	result := make(chan string, 1)
-	m.mu.Lock()
-	m.jobs[unit] = result
-	m.mu.Unlock()
-	defer func() {
-		m.mu.Lock()
-		defer m.mu.Unlock()
-		delete(m.jobs, unit)
-	}()
-	if err := m.call(ctx, "StartTransientUnit", unit, "fail", list, []auxiliaryUnit{}).Err; err != nil {
-		return m.explain(ctx, "start "+unit, err)
+	u := m.watch(name)
+	err := m.start(ctx, u, name, list)
+	if err != nil {
+		m.unwatch(name)
+	}
+	return err
+}
+
+func (m *Manager) start(ctx context.Context, u *unit, name string, list []busProperty) error {
+	operation := "start " + name
+	if err := m.call(ctx, "StartTransientUnit", name, "fail", list, []auxiliaryUnit{}).Err; err != nil {
+		return m.explain(ctx, operation, err)
 	}
 	select {
-	case got := <-result:
-		if got != "done" {
-			return fmt.Errorf("start %s: its job %s", unit, got)
+	case result := <-u.job:
+		if result != "done" {
+			return fmt.Errorf("%s: its job %s", operation, result)
 		}
 		return nil
+	case <-u.gone: // which may overtake the job
+		return fmt.Errorf("%s: it ended at once", operation)
 	case <-m.lost:
-		return fmt.Errorf("start %s: %w", unit, ErrLost)
+		return fmt.Errorf("%s: %w", operation, ErrLost)
 	case <-ctx.Done():
-		return fmt.Errorf("start %s: %w", unit, context.Cause(ctx))
+		return fmt.Errorf("%s: %w", operation, context.Cause(ctx))
 	}
 }
 
@@ -221,47 +331,58 @@ func ReadOnlyProperty(err error) bool {
 	return errors.As(err, &busError) && busError.Name == "org.freedesktop.DBus.Error.PropertyReadOnly"
 }
 
-// Stop stops a unit. That there is none is no error.
-func (m *Manager) Stop(ctx context.Context, unit string) error {
-	err := m.call(ctx, "StopUnit", unit, "fail").Err
+// Stop stops a unit and returns once the manager has forgotten it. That there
+// is none is no error. The manager takes a connection's calls in order, so it
+// undoes a start, too, that was given up here and is still under way there.
+func (m *Manager) Stop(ctx context.Context, name string) error {
+	u := m.watch(name)
+	// "replace": a start that is under way must not stand against it.
+	err := m.call(ctx, "StopUnit", name, "replace").Err
 	var busError dbus.Error
-	if err == nil || errors.As(err, &busError) && strings.HasSuffix(busError.Name, ".NoSuchUnit") {
+	if err == nil {
+		return m.awaitGone(ctx, u, "stop "+name)
+	}
+	m.unwatch(name)
+	if errors.As(err, &busError) && strings.HasSuffix(busError.Name, ".NoSuchUnit") {
 		return nil
 	}
-	return m.explain(ctx, "stop "+unit, err)
+	return m.explain(ctx, "stop "+name, err)
 }
 
-// Forget stops a unit whose start failed, in the background. The manager takes
-// a connection's calls in order, so a start that is still under way is undone
-// too. It is bounded by ctx, whose cancel it calls at its end; Close waits for it.
-func (m *Manager) Forget(ctx context.Context, unit string, cancel context.CancelFunc) {
-	m.late.Go(func() {
-		defer cancel()
-		_ = m.Stop(ctx, unit) // what a lost manager had ended with it
-	})
+// WaitGone returns nil once the manager has forgotten a unit that this
+// connection has started.
+func (m *Manager) WaitGone(ctx context.Context, name string) error {
+	m.mu.Lock()
+	u := m.units[name]
+	m.mu.Unlock()
+	if u == nil {
+		return nil
+	}
+	return m.awaitGone(ctx, u, "end of "+name)
+}
+
+func (m *Manager) awaitGone(ctx context.Context, u *unit, operation string) error {
+	select {
+	case <-u.gone:
+		return nil
+	case <-m.lost:
+		return fmt.Errorf("%s: %w", operation, ErrLost)
+	case <-ctx.Done():
+		return fmt.Errorf("%s: %w", operation, context.Cause(ctx))
+	}
 }
 
 // ControlGroup returns the path of a service's cgroup in the hierarchy.
 func (m *Manager) ControlGroup(ctx context.Context, service string) (string, error) {
-	var unit dbus.ObjectPath
-	if err := m.call(ctx, "GetUnit", service).Store(&unit); err != nil {
+	var object dbus.ObjectPath
+	if err := m.call(ctx, "GetUnit", service).Store(&object); err != nil {
 		return "", m.explain(ctx, "find "+service, err)
 	}
 	var path string
-	err := m.conn.Object(busName, unit).CallWithContext(ctx, "org.freedesktop.DBus.Properties.Get", 0,
+	err := m.conn.Object(busName, object).CallWithContext(ctx, "org.freedesktop.DBus.Properties.Get", 0,
 		"org.freedesktop.systemd1.Service", "ControlGroup").Store(&path)
 	if err != nil {
 		return "", m.explain(ctx, "cgroup of "+service, err)
 	}
 	return path, nil
-}
-
-// Version is what the manager says of itself.
-func (m *Manager) Version() string {
-	v, err := m.manager.GetProperty(managerInterface + ".Version")
-	if err != nil {
-		return ""
-	}
-	version, _ := v.Value().(string)
-	return version
 }
