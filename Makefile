@@ -3,7 +3,7 @@
 BENCH    ?= .
 FUZZTIME ?= 10s
 
-.PHONY: test lint bench build fuzz
+.PHONY: test lint bench bench-owners build fuzz
 
 test:
 	@.ci/stages all
@@ -16,6 +16,13 @@ build:
 
 bench:
 	go test -run '^$$' -bench '$(BENCH)' -benchmem ./...
+
+# What owners cost, in hosts that have them. Needs root.
+bench-owners:
+	go test -c -o bin/bench.test ./providers/local
+	@set -e; cd providers/local; for session in login user-manager; do echo "== $$session"; \
+		../../internal/testhost/testhost run --session=$$session -- ../../bin/bench.test \
+			-test.run '^$$' -test.bench 'Spawn|Kill|Empty' -test.benchtime 60x; done
 
 # go test fuzzes one target per run, so each target gets its own FUZZTIME.
 fuzz:

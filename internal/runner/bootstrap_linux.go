@@ -256,7 +256,7 @@ func readWholeRequest(r io.Reader) (owner.Request, error) {
 		return request, err
 	}
 	if _, err := buffered.ReadByte(); err != io.EOF {
-		return request, fmt.Errorf("no end after the request: %v", err)
+		return request, fmt.Errorf("no end after the request: %w", err)
 	}
 	return request, nil
 }

@@ -161,8 +161,10 @@ func (n *parent) endOrphans() {
 	}
 	killBelow(os.Getpid(), except)
 	// What they leave is our child, or below one: nothing has to be found twice.
-	if len(descendants(os.Getpid(), except)) > 0 || len(descendants(os.Getpid(), except)) > 0 {
-		return
+	for range 2 {
+		if len(descendants(os.Getpid(), except)) > 0 {
+			return
+		}
 	}
 	n.mu.Lock()
 	defer n.mu.Unlock()

@@ -117,7 +117,7 @@ func (m *Manager) begin(ctx context.Context) error {
 	bus := m.conn.BusObject()
 	err := bus.CallWithContext(ctx, "org.freedesktop.DBus.GetConnectionUnixProcessID", 0, m.conn.Names()[0]).Store(&pid)
 	if err != nil {
-		return fmt.Errorf("ask the bus who we are: %w", err)
+		return m.explain(ctx, "ask the bus who we are", err)
 	}
 	if int(pid) != os.Getpid() {
 		return ErrForeign
@@ -126,11 +126,11 @@ func (m *Manager) begin(ctx context.Context) error {
 		err := m.conn.AddMatchSignalContext(ctx,
 			dbus.WithMatchSender(busName), dbus.WithMatchInterface(managerInterface), dbus.WithMatchMember(member))
 		if err != nil {
-			return fmt.Errorf("subscribe to the bus: %w", err)
+			return m.explain(ctx, "subscribe to the bus", err)
 		}
 	}
 	if err := m.call(ctx, "Subscribe").Err; err != nil {
-		return fmt.Errorf("subscribe to the systemd manager: %w", err)
+		return m.explain(ctx, "subscribe to the systemd manager", err)
 	}
 	return nil
 }
@@ -148,14 +148,15 @@ func connect(ctx context.Context, socket string) (*dbus.Conn, error) {
 	}
 	interrupt := context.AfterFunc(ctx, func() { _ = stream.SetDeadline(time.Unix(1, 0)) })
 	conn, err := dbus.ConnectUnix(stream.(*net.UnixConn))
-	if !interrupt() {
-		err = errors.Join(err, context.Cause(ctx))
+	inTime := interrupt()
+	if inTime && err == nil {
+		return conn, nil
 	}
-	if err != nil {
-		_ = stream.Close()
-		return nil, err
+	_ = stream.Close() // which ends conn, where there is one
+	if !inTime {
+		return nil, context.Cause(ctx)
 	}
-	return conn, nil
+	return nil, fmt.Errorf("%w: %w", ErrLost, err)
 }
 
 // checkPeer refuses a bus that this pid namespace does not see.
@@ -189,22 +190,35 @@ func (m *Manager) Close() {
 // Lost is closed when the connection has ended.
 func (m *Manager) Lost() <-chan struct{} { return m.lost }
 
-// deliver hands what the manager tells to who waits for it.
+// deliver hands what the manager tells to who waits for it. A connection that was
+// lost before signals was known to it does not close signals.
 func (m *Manager) deliver(signals <-chan *dbus.Signal) {
 	defer close(m.lost)
-	for s := range signals {
-		var id uint32
-		var path dbus.ObjectPath
-		var name, result string
-		switch s.Name {
-		case managerInterface + ".JobRemoved":
-			if dbus.Store(s.Body, &id, &path, &name, &result) == nil {
-				m.jobRemoved(name, result)
+	for {
+		select {
+		case s, ok := <-signals:
+			if !ok {
+				return
 			}
-		case managerInterface + ".UnitRemoved":
-			if dbus.Store(s.Body, &name, &path) == nil {
-				m.unitRemoved(name)
-			}
+			m.handle(s)
+		case <-m.conn.Context().Done():
+			return
+		}
+	}
+}
+
+func (m *Manager) handle(s *dbus.Signal) {
+	var id uint32
+	var path dbus.ObjectPath
+	var name, result string
+	switch s.Name {
+	case managerInterface + ".JobRemoved":
+		if dbus.Store(s.Body, &id, &path, &name, &result) == nil {
+			m.jobRemoved(name, result)
+		}
+	case managerInterface + ".UnitRemoved":
+		if dbus.Store(s.Body, &name, &path) == nil {
+			m.unitRemoved(name)
 		}
 	}
 }
@@ -312,16 +326,20 @@ func (m *Manager) start(ctx context.Context, u *unit, name string, list []busPro
 	}
 }
 
+// explain tells apart what the manager answered, that the caller's time is over,
+// and that there was no answer.
 func (m *Manager) explain(ctx context.Context, operation string, err error) error {
-	select {
-	case <-m.lost:
-		return fmt.Errorf("%s: %w", operation, ErrLost)
-	default:
-	}
-	if ctx.Err() != nil {
+	var answer dbus.Error
+	switch {
+	case errors.As(err, &answer):
+		return fmt.Errorf("%s: %w", operation, err)
+	case ctx.Err() != nil:
 		return fmt.Errorf("%s: %w", operation, context.Cause(ctx))
+	default:
+		// A write can fail before the reader has seen the end.
+		m.Close()
+		return fmt.Errorf("%s: %w: %w", operation, ErrLost, err)
 	}
-	return fmt.Errorf("%s: %w", operation, err)
 }
 
 // ReadOnlyProperty reports whether err says that the manager knows no such

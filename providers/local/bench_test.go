@@ -1,6 +1,7 @@
 package local_test
 
 import (
+	"bufio"
 	"context"
 	"io"
 	"os"
@@ -19,34 +20,107 @@ import (
 // the machine does meanwhile falls on both, and report the ratio of medians:
 // Corral's time over the peer's, below 1 where Corral is faster.
 
-// BenchmarkSpawn is spawn to proven empty of true(1), beside os/exec's Run.
+// BenchmarkSpawn is spawn to proven empty of true(1), with each containment that
+// the host gives, beside os/exec's Run, and for scopes beside systemd-run.
 func BenchmarkSpawn(b *testing.B) {
-	r := openRuntime(b, local.Config{})
 	truePath, err := exec.LookPath("true")
 	if err != nil {
 		b.Fatal(err)
 	}
-	spec := seam.Spec{Argv: []string{truePath}, Dir: "/", Grace: time.Second}
-	alternate(b,
-		func() {
-			p, err := r.Spawn(b.Context(), spec)
-			if err != nil {
-				b.Fatal(err)
+	peer := func(b *testing.B, argv ...string) func() {
+		return func() {
+			cmd := exec.Command(argv[0], argv[1:]...)
+			cmd.Dir = "/"
+			if output, err := cmd.CombinedOutput(); err != nil {
+				b.Fatalf("%v: %s", err, output)
 			}
+		}
+	}
+	forEachKind(b, func(b *testing.B, r *local.Runtime, kind seam.Kind) {
+		spec := seam.Spec{Argv: []string{truePath}, Dir: "/", Grace: time.Second}
+		ours := func() { waitEmpty(b, spawn(b, r, spec)) }
+		b.Run("beside-exec", func(b *testing.B) { alternate(b, ours, peer(b, truePath)) })
+		if kind == seam.KindScope && os.Getuid() != 0 {
+			b.Run("beside-systemd-run", func(b *testing.B) {
+				alternate(b, ours, peer(b, "systemd-run", "--user", "--scope", "--quiet", "--collect", truePath))
+			})
+		}
+	})
+}
+
+// BenchmarkKill is KILL to proven empty of a range of so many processes, all but
+// the first in sessions of their own.
+func BenchmarkKill(b *testing.B) {
+	forEachKind(b, func(b *testing.B, r *local.Runtime, kind seam.Kind) {
+		for _, members := range []int{1, 10, 1000} {
+			b.Run(strconv.Itoa(members), func(b *testing.B) {
+				script := `trap "" TERM; i=1; while [ $i -lt ` + strconv.Itoa(members) + ` ]; do sleep 600 & i=$((i+1)); done; echo up; exec sleep 600`
+				var took []time.Duration
+				for b.Loop() {
+					b.StopTimer()
+					p := spawn(b, r, seam.Spec{Argv: []string{"sh", "-c", script}, Dir: "/", Grace: time.Second, Stdout: seam.Output{Mode: seam.Pipe}})
+					if line, err := bufio.NewReader(p.Stdout()).ReadString('\n'); err != nil {
+						b.Fatalf("%q, %v", line, err)
+					}
+					b.StartTimer()
+					took = append(took, timed(func() {
+						r.KillAll()
+						waitEmpty(b, p)
+					}))
+				}
+				slices.Sort(took)
+				b.ReportMetric(float64(took[len(took)/2].Microseconds())/1000, "p50-ms")
+				b.ReportMetric(float64(took[len(took)-1].Microseconds())/1000, "max-ms")
+			})
+		}
+	})
+}
+
+// BenchmarkEmpty is the last exit to WaitEmpty, as far as this process learns of
+// the exit: from the direct result to the proof.
+func BenchmarkEmpty(b *testing.B) {
+	forEachKind(b, func(b *testing.B, r *local.Runtime, kind seam.Kind) {
+		var took []time.Duration
+		for b.Loop() {
+			p := spawn(b, r, seam.Spec{Argv: []string{"true"}, Dir: "/", Grace: time.Second})
 			if _, err := p.Wait(b.Context()); err != nil {
 				b.Fatal(err)
 			}
-			if err := p.WaitEmpty(b.Context()); err != nil {
-				b.Fatal(err)
+			took = append(took, timed(func() { waitEmpty(b, p) }))
+		}
+		slices.Sort(took)
+		b.ReportMetric(float64(took[len(took)/2].Microseconds())/1000, "p50-ms")
+		b.ReportMetric(float64(took[len(took)*99/100].Microseconds())/1000, "p99-ms")
+	})
+}
+
+// forEachKind runs a benchmark with each containment that the host gives.
+func forEachKind(b *testing.B, run func(b *testing.B, r *local.Runtime, kind seam.Kind)) {
+	for _, kind := range []seam.Kind{seam.KindCgroup, seam.KindScope, seam.KindReaper, seam.KindGroup} {
+		b.Run(string(kind), func(b *testing.B) {
+			r := openRuntime(b, local.Config{Containment: kind})
+			if _, err := r.Containment(b.Context()); err != nil {
+				b.Skip(err)
 			}
-		},
-		func() {
-			cmd := exec.Command(truePath)
-			cmd.Dir = "/"
-			if err := cmd.Run(); err != nil {
-				b.Fatal(err)
-			}
+			run(b, r, kind)
 		})
+	}
+}
+
+func spawn(b *testing.B, r *local.Runtime, spec seam.Spec) seam.Process {
+	b.Helper()
+	p, err := r.Spawn(b.Context(), spec)
+	if err != nil {
+		b.Fatal(err)
+	}
+	return p
+}
+
+func waitEmpty(b *testing.B, p seam.Process) {
+	b.Helper()
+	if err := p.WaitEmpty(b.Context()); err != nil {
+		b.Fatal(err)
+	}
 }
 
 // BenchmarkCollect is the collection of a stream, beside io.Copy of the same

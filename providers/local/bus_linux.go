@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"sync"
+	"syscall"
 	"time"
 
 	"github.com/corral-world/corral/internal/systemd"
@@ -82,7 +83,7 @@ const (
 	collectTime = 5 * time.Second
 
 	// stopTime is what a manager may take to stop a unit.
-	stopTime = 10 * time.Second
+	stopTime = 5 * time.Second
 
 	// maxReconnects bounds how often one unit is stopped anew because the
 	// connection was lost meanwhile.
@@ -94,19 +95,20 @@ const (
 func (b *bus) stop(ctx context.Context, unit string) error {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), stopTime)
 	defer cancel()
+	var err error
 	for range maxReconnects {
-		m, err := b.manager(ctx)
-		if err != nil {
-			if ctx.Err() != nil || errors.Is(err, seam.ErrClosed) {
-				return err
-			}
-			return nil
+		var m *systemd.Manager
+		if m, err = b.manager(ctx); err == nil {
+			err = m.Stop(ctx, unit)
 		}
-		if err := m.Stop(ctx, unit); !errors.Is(err, systemd.ErrLost) {
+		switch {
+		case errors.Is(err, syscall.ENOENT), errors.Is(err, syscall.ECONNREFUSED):
+			return nil // there is no manager any more
+		case !errors.Is(err, systemd.ErrLost):
 			return err
 		}
 	}
-	return systemd.ErrLost
+	return err
 }
 
 // release returns once the manager has collected a unit that ran empty, which

@@ -70,6 +70,10 @@ func makeCgroup(base, prefix string) (*os.File, error) {
 	if err := os.Mkdir(path, 0o755); err != nil {
 		return nil, err
 	}
+	// The umask is the harness's, and may let nobody in.
+	if err := os.Chmod(path, 0o755); err != nil {
+		return nil, errors.Join(err, cgroup.Remove(path))
+	}
 	dir, err := os.OpenFile(path, unix.O_DIRECTORY|unix.O_RDONLY, 0)
 	if err != nil {
 		return nil, errors.Join(err, cgroup.Remove(path))

@@ -51,6 +51,9 @@ func (r *Runtime) resolve(ctx context.Context, spec *seam.Spec) (owner.Request, 
 		return request, nil
 	}
 	path, err := findExecutable(ctx, request.Path, request.Env, spec.Dir)
+	if ctx.Err() != nil {
+		return request, seam.Aborted(ctx, "spawn", spec.Argv[0])
+	}
 	if err != nil {
 		if dirErr := explainDir(spec.Dir, spec.Argv[0]); dirErr != nil {
 			return request, dirErr

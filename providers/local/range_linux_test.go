@@ -51,7 +51,7 @@ func TestTargetStartsClean(t *testing.T) {
 		reportState(t, seam.Kind(os.Getenv(kindVariable)))
 		return
 	}
-	for _, kind := range []seam.Kind{seam.KindScope, seam.KindCgroup, seam.KindReaper, seam.KindGroup} {
+	for _, kind := range kindsHere(t, seam.KindScope, seam.KindCgroup, seam.KindReaper, seam.KindGroup) {
 		t.Run(string(kind), func(t *testing.T) {
 			need(t, kind)
 			output := asHarness(t, func(cmd *exec.Cmd) {
@@ -327,7 +327,7 @@ end = time.time() + 60
 while time.time() < end:
     if os.fork(): os._exit(0)
 `
-	for _, kind := range []seam.Kind{seam.KindGroup, seam.KindReaper} {
+	for _, kind := range kindsHere(t, seam.KindGroup, seam.KindReaper) {
 		t.Run(string(kind), func(t *testing.T) {
 			need(t, kind)
 			r := openRuntime(t, local.Config{Containment: kind})

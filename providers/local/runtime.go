@@ -262,7 +262,7 @@ func (r *Runtime) launch(ctx context.Context, launcher owner.Launcher, name stri
 	if err != nil {
 		return nil, err
 	}
-	if err := r.prepare(ctx, launcher.Containment(), spec); err != nil {
+	if err := r.prepare(ctx, launcher.Containment()); err != nil {
 		return nil, &seam.OpError{Op: "spawn", Argv0: spec.Argv[0], Code: seam.CodeIO, Err: err}
 	}
 	streams, err := openStreams(spec)
@@ -299,7 +299,7 @@ func (r *Runtime) launch(ctx context.Context, launcher owner.Launcher, name stri
 }
 
 // prepare is done before each launch, and before any part of it.
-func (r *Runtime) prepare(ctx context.Context, c seam.Containment, spec *seam.Spec) error {
+func (r *Runtime) prepare(ctx context.Context, c seam.Containment) error {
 	if err := r.Start(ctx); err != nil {
 		return err
 	}

@@ -96,6 +96,9 @@ func (s *selection) try(ctx context.Context) (owner.Launcher, error) {
 			continue
 		}
 		launcher, usable, err := o.try(ctx)
+		if errors.Is(err, systemd.ErrLost) {
+			launcher, usable, err = o.try(ctx) // the next connection may live longer
+		}
 		if ctx.Err() != nil {
 			// What failed may have failed for that: it is no reason for less.
 			return nil, seam.Aborted(ctx, "select containment", "")
