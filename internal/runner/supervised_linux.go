@@ -88,7 +88,7 @@ func (n *Nursery) Launch(ctx context.Context, r owner.Request) (*Supervised, err
 	}
 	defer theirs.Close()
 	s := &Supervised{control: ours, ended: make(chan struct{}), done: make(chan struct{})}
-	if err := n.send(append(slices.Clone(r.Stdio[:]), theirs)); err != nil {
+	if err := n.send(ctx, append(slices.Clone(r.Stdio[:]), theirs)); err != nil {
 		return nil, errors.Join(fmt.Errorf("%w: %w", ErrSupervisor, err), ours.Close())
 	}
 	_ = theirs.Close() // before we read: the supervisor's and the nursery's must be the only ones
@@ -127,7 +127,7 @@ func controlPair() (ours, theirs *os.File, err error) {
 	return os.NewFile(uintptr(pair[0]), "control"), os.NewFile(uintptr(pair[1]), "control"), nil
 }
 
-func (n *Nursery) send(files []*os.File) error {
+func (n *Nursery) send(ctx context.Context, files []*os.File) error {
 	fds := make([]int, len(files))
 	for i, f := range files {
 		fd, err := descriptor(f)
@@ -140,15 +140,25 @@ func (n *Nursery) send(files []*os.File) error {
 	if err != nil {
 		return err
 	}
-	sendErr := error(nil)
-	err = conn.Control(func(fd uintptr) {
-		sendErr = unix.Sendmsg(int(fd), []byte{commandLaunch}, unix.UnixRights(fds...), nil, unix.MSG_NOSIGNAL|unix.MSG_DONTWAIT)
-	})
-	runtime.KeepAlive(files)
-	if err == nil {
-		err = os.NewSyscallError("sendmsg", sendErr)
+	defer runtime.KeepAlive(files)
+	for pause := time.Millisecond; ; pause = min(2*pause, 20*time.Millisecond) {
+		sendErr := error(nil)
+		err := conn.Control(func(fd uintptr) {
+			sendErr = unix.Sendmsg(int(fd), []byte{commandLaunch}, unix.UnixRights(fds...), nil, unix.MSG_NOSIGNAL|unix.MSG_DONTWAIT)
+		})
+		if err != nil || !errors.Is(sendErr, unix.EAGAIN) {
+			return errors.Join(err, os.NewSyscallError("sendmsg", sendErr))
+		}
+		// The nursery's queue is full of launches before this one. A deadline on
+		// the socket would be everyone's, so each waits by its own clock.
+		timer := time.NewTimer(pause)
+		select {
+		case <-timer.C:
+		case <-ctx.Done():
+			timer.Stop()
+			return context.Cause(ctx)
+		}
 	}
-	return err
 }
 
 // Supervised is a range that a supervisor owns, as the harness sees it. One
