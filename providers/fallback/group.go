@@ -60,8 +60,11 @@ type leader interface {
 type session interface {
 	// members lists the processes that live, with the leader. Zombies do not.
 	members() ([]member, error)
-	// forks changes whenever a process is made, where the platform tells.
-	forks() (string, error)
+	// last is the number that was given last to a process, and missed reports
+	// whether a look that began then may have missed a member that was forked
+	// since, where the platform tells.
+	last() (int, error)
+	missed(last int) (bool, error)
 	// signalGroup signals the leader's process group, atomically.
 	signalGroup(owner.Signal) error
 	// inGroup reports whether signalGroup reaches m.
@@ -144,19 +147,18 @@ func (g *group) WaitEmpty(ctx context.Context) error {
 	return nil
 }
 
-// look lists the members, and reports whether nothing was forked meanwhile. Only
-// then has it missed nobody: a process that forks and ends before its turn comes
+// look lists the members, and reports whether it has surely missed nobody: a process that forks and ends before its turn comes
 // is in no list, however often that is made.
 func (g *group) look() (members []member, still bool, err error) {
-	before, err := g.session.forks()
+	last, err := g.session.last()
 	if err != nil {
 		return nil, false, err
 	}
-	if members, err = g.session.members(); err != nil {
-		return nil, false, err
+	if members, err = g.session.members(); err != nil || len(members) > 0 {
+		return members, false, err
 	}
-	after, err := g.session.forks()
-	return members, before == after, err
+	missed, err := g.session.missed(last)
+	return nil, !missed, err
 }
 
 // watchOne waits for the end of m, at most as long as pause.

@@ -60,8 +60,10 @@ func (g darwinGroup) members() ([]member, error) {
 	return members, nil
 }
 
-// forks: the system does not tell.
-func (g darwinGroup) forks() (string, error) { return "", nil }
+// last: the system does not tell.
+func (g darwinGroup) last() (int, error) { return 0, nil }
+
+func (g darwinGroup) missed(int) (bool, error) { return false, nil }
 
 func (g darwinGroup) inGroup(member) bool { return true }
 

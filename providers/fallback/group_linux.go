@@ -75,7 +75,12 @@ func (s *linuxSession) members() ([]member, error) {
 	return members, nil
 }
 
-func (s *linuxSession) forks() (string, error) { return lastNumber() }
+func (s *linuxSession) last() (int, error) { return lastNumber() }
+
+func (s *linuxSession) missed(last int) (bool, error) {
+	found, still, err := newcomer(s.leader.PID(), last)
+	return found || !still, err
+}
 
 func (s *linuxSession) inGroup(m member) bool { return m.group == s.leader.PID() }
 

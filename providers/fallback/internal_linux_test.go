@@ -3,7 +3,6 @@ package fallback
 import (
 	"errors"
 	"os"
-	"strconv"
 	"testing"
 
 	"github.com/corral-world/corral/internal/owner"
@@ -24,17 +23,13 @@ type fakeSession struct {
 	tables  [][]member
 	err     error
 	looks   int
-	forking bool // something is forked during each look
-	forked  int
+	forking bool           // something is forked during each look
 	signals []owner.Signal // to the group
 }
 
-func (s *fakeSession) forks() (string, error) {
-	if s.forking {
-		s.forked++
-	}
-	return strconv.Itoa(s.forked), nil
-}
+func (s *fakeSession) last() (int, error) { return 0, nil }
+
+func (s *fakeSession) missed(int) (bool, error) { return s.forking, nil }
 
 func (s *fakeSession) members() ([]member, error) {
 	table := s.tables[min(s.looks, len(s.tables)-1)]

@@ -56,17 +56,44 @@ var errForeignProc = errors.New("/proc belongs to another pid namespace, or is n
 var errHiddenProcesses = errors.New("/proc hides processes of other users (hidepid)")
 
 // lastNumber is the number that was given last to a process or thread of this
-// pid namespace (proc_loadavg(5)): where it has not changed, nothing was forked.
-func lastNumber() (string, error) {
+// pid namespace (proc_loadavg(5)).
+func lastNumber() (int, error) {
 	data, err := os.ReadFile("/proc/loadavg")
 	if err != nil {
-		return "", err
+		return 0, err
 	}
 	fields := strings.Fields(string(data))
 	if len(fields) != 5 {
-		return "", fmt.Errorf("malformed /proc/loadavg: %q", data)
+		return 0, fmt.Errorf("malformed /proc/loadavg: %q", data)
 	}
-	return fields[4], nil
+	return strconv.Atoi(fields[4])
+}
+
+// newcomer looks at every number that was given since last was, and then at
+// those given meanwhile, until none was. It reports whether one of them is in the
+// session. Whoever a table missed was forked while it was read, so has a number
+// since, or left a child that has.
+func newcomer(sid, last int) (found, still bool, err error) {
+	const maxRounds = 10_000
+	for range maxRounds {
+		now, err := lastNumber()
+		if err != nil {
+			return false, false, err
+		}
+		if now == last {
+			return false, true, nil
+		}
+		if now < last {
+			return false, false, nil // the numbers came round: only a new table tells
+		}
+		for pid := last + 1; pid <= now; pid++ {
+			if got, err := unix.Getsid(pid); err == nil && got == sid {
+				return true, false, nil
+			}
+		}
+		last = now
+	}
+	return false, false, nil
 }
 
 // readSessions reads numbers only: getsid tells a session for a fraction of what
