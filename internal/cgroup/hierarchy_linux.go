@@ -72,7 +72,7 @@ func (h Hierarchy) Dir(cgroup string) (string, error) {
 			return "", fmt.Errorf("cgroup %s is outside of what is mounted, %s", cgroup, h.Root)
 		}
 	}
-	if strings.HasPrefix(rest, "/..") {
+	if rest == "/.." || strings.HasPrefix(rest, "/../") {
 		return "", fmt.Errorf("cgroup %s is outside of this cgroup namespace", cgroup)
 	}
 	return path.Join(h.Mount, rest), nil
