@@ -137,7 +137,7 @@ func (h *Held) Become(ctx context.Context, r owner.Request) error {
 	unblock := context.AfterFunc(ctx, func() { _ = h.control.SetDeadline(time.Unix(1, 0)) })
 	defer unblock()
 	err := h.become(r)
-	if ctx.Err() != nil && errors.Is(err, os.ErrDeadlineExceeded) {
+	if ctx.Err() != nil && errors.Is(err, ErrLost) {
 		return context.Cause(ctx)
 	}
 	return err
@@ -187,6 +187,9 @@ func readRecords(records []byte) error {
 			started, records = true, records[1:]
 		case records[0] == recordError && len(records) == 6 && (records[1] == stepChdir || records[1] == stepExec):
 			errno := syscall.Errno(binary.LittleEndian.Uint32(records[2:]))
+			if errno == 0 {
+				return fmt.Errorf("%w: for no reason of the system's", ErrLost)
+			}
 			if records[1] == stepChdir {
 				return &os.PathError{Op: "chdir", Path: "", Err: errno}
 			}
@@ -255,10 +258,14 @@ func readWholeRequest(r io.Reader) (owner.Request, error) {
 	if err != nil {
 		return request, err
 	}
-	if _, err := buffered.ReadByte(); err != io.EOF {
-		return request, fmt.Errorf("no end after the request: %w", err)
+	switch _, err := buffered.ReadByte(); err {
+	case io.EOF:
+		return request, nil
+	case nil:
+		return request, errors.New("bytes after the request")
+	default:
+		return request, err
 	}
-	return request, nil
 }
 
 func readStrings(r *bufio.Reader) ([]string, error) {
