@@ -5,6 +5,7 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -13,8 +14,18 @@ import (
 	"github.com/corral-world/corral/seam"
 )
 
-// A start that fails says which part of the request is at fault.
+// A start that fails says which part of the request is at fault, whatever owns
+// it.
 func TestStartErrorsAreToldApart(t *testing.T) {
+	for _, kind := range kindsHere(t, seam.KindScope, seam.KindCgroup, seam.KindReaper, seam.KindGroup) {
+		t.Run(string(kind), func(t *testing.T) {
+			need(t, kind)
+			testStartErrors(t, openRuntime(t, local.Config{Containment: kind}))
+		})
+	}
+}
+
+func testStartErrors(t *testing.T, r *local.Runtime) {
 	dir := t.TempDir()
 	file := func(name, content string, mode fs.FileMode) string {
 		path := filepath.Join(dir, name)
@@ -52,10 +63,10 @@ func TestStartErrorsAreToldApart(t *testing.T) {
 		{name: "a directory", argv: []string{dir}, code: seam.CodeNotExecutable, words: "not a regular file"},
 		{name: "unknown format", argv: []string{unknownFormat}, code: seam.CodeNotExecutable, words: "unknown format"},
 		{name: "an argument too long", argv: []string{"true", strings.Repeat("x", 200_000)}, code: seam.CodeTooLong},
+		{name: "arguments too long together", argv: append([]string{"true"}, slices.Repeat([]string{strings.Repeat("x", 100_000)}, 200)...), code: seam.CodeTooLong},
 		{name: "a limit that can't be enforced", argv: []string{"true"}, code: seam.CodeUnsupported, is: errors.ErrUnsupported, words: "Limits.Pids"},
 	} {
 		t.Run(c.name, func(t *testing.T) {
-			r := openRuntime(t, local.Config{})
 			spec := seam.Spec{Argv: c.argv, Dir: c.dir, Env: c.env, Grace: time.Second}
 			if spec.Dir == "" {
 				spec.Dir = dir
@@ -77,13 +88,12 @@ func TestStartErrorsAreToldApart(t *testing.T) {
 	}
 
 	t.Run("a script without an interpreter line runs as execvp has it", func(t *testing.T) {
-		end, _ := run(t, openRuntime(t, local.Config{}), bareScript, "9")
+		end, _ := run(t, r, bareScript, "9")
 		if end.Outcome.ExitCode != 9 {
 			t.Errorf("got %+v", end.Outcome)
 		}
 	})
 	t.Run("PATH relative to the directory", func(t *testing.T) {
-		r := openRuntime(t, local.Config{})
 		p, err := r.Spawn(t.Context(), seam.Spec{
 			Argv: []string{filepath.Base(onPath)}, Dir: dir, Env: seam.Env{seam.Set("PATH", ".")}, Grace: time.Second})
 		if err != nil {

@@ -99,9 +99,13 @@ func (d *privateDir) open() error {
 	if d.dir != "" {
 		return nil
 	}
-	temporary, err := os.MkdirTemp(d.config.root(), ".new-"+spillPrefix()) // 0700, less the umask
+	temporary, err := os.MkdirTemp(d.config.root(), ".new-"+spillPrefix())
 	if err != nil {
 		return err
+	}
+	// The umask is the harness's, and may keep out the harness itself.
+	if err := os.Chmod(temporary, 0o700); err != nil {
+		return errors.Join(err, os.RemoveAll(temporary))
 	}
 	lock, err := os.OpenFile(filepath.Join(temporary, ownerLock), os.O_RDWR|os.O_CREATE|os.O_EXCL, 0o600)
 	if err == nil {
