@@ -48,17 +48,33 @@ func BenchmarkSpawn(b *testing.B) {
 	})
 }
 
-// BenchmarkKill is KILL to proven empty of a range of so many processes, all but
-// the first in sessions of their own.
+// BenchmarkKill is KILL to proven empty of a range of so many processes, and of
+// one that re-forks without end, 200 processes at a time.
 func BenchmarkKill(b *testing.B) {
+	many := func(n int) []string {
+		script := `trap "" TERM; i=1; while [ $i -lt ` + strconv.Itoa(n) + ` ]; do sleep 600 & i=$((i+1)); done; echo up; exec sleep 600`
+		return []string{"sh", "-c", script}
+	}
+	adversary, err := filepath.Abs(filepath.Join("testdata", "adversary.py"))
+	if err != nil {
+		b.Fatal(err)
+	}
 	forEachKind(b, func(b *testing.B, r *local.Runtime, kind seam.Kind) {
-		for _, members := range []int{1, 10, 1000} {
-			b.Run(strconv.Itoa(members), func(b *testing.B) {
-				script := `trap "" TERM; i=1; while [ $i -lt ` + strconv.Itoa(members) + ` ]; do sleep 600 & i=$((i+1)); done; echo up; exec sleep 600`
+		for _, c := range []struct {
+			name string
+			argv []string
+		}{
+			{"1", many(1)},
+			{"10", many(10)},
+			{"1000", many(1000)},
+			{"bomb", []string{"python3", "-S", "-E", adversary, "bomb", "bench"}},
+		} {
+			b.Run(c.name, func(b *testing.B) {
 				var took []time.Duration
 				for b.Loop() {
 					b.StopTimer()
-					p := spawn(b, r, seam.Spec{Argv: []string{"sh", "-c", script}, Dir: "/", Grace: time.Second, Stdout: seam.Output{Mode: seam.Pipe}})
+					p := spawn(b, r, seam.Spec{Argv: c.argv, Dir: "/", Grace: time.Second,
+						Stdin: seam.Stdin{Mode: seam.Pipe}, Stdout: seam.Output{Mode: seam.Pipe}})
 					if line, err := bufio.NewReader(p.Stdout()).ReadString('\n'); err != nil {
 						b.Fatalf("%q, %v", line, err)
 					}
