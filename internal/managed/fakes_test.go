@@ -79,8 +79,19 @@ func (r *fakeRange) WaitEmpty(ctx context.Context) error {
 	}
 }
 
-func (r *fakeRange) Members(context.Context) ([]seam.Member, error) { return r.members, nil }
-func (r *fakeRange) Close() error                                   { return nil }
+func (r *fakeRange) Members(context.Context) ([]seam.Member, error) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return r.members, nil
+}
+
+func (r *fakeRange) setMembers(n int) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.members = make([]seam.Member, n)
+}
+
+func (r *fakeRange) Close() error { return nil }
 
 func (r *fakeRange) sent() []owner.Signal {
 	r.mu.Lock()

@@ -8,6 +8,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"math"
 	"sync"
 	"time"
 
@@ -49,7 +50,9 @@ type Params struct {
 
 // unkillableAfter is how long members may live on after KILL before waiters are
 // told that they do. What survives KILL sleeps uninterruptibly in the kernel,
-// or belongs to a user that may not be signalled.
+// or belongs to a user that may not be signalled. Members that become fewer only
+// wait for a processor to die on, which a busy host may not have for a while, so
+// the time starts anew with each that went.
 const unkillableAfter = 5 * time.Second
 
 // Process is a launched command and its range.
@@ -400,9 +403,11 @@ func (p *Process) ladder() {
 
 	// Where KILL is not atomic a fork can slip through it, so it is repeated,
 	// at a pace that costs nothing, until the owner has its proof.
-	killedAt := time.Now()
+	killedAt, lastWent := time.Now(), time.Now()
+	fewest := math.MaxInt
+	looked := killedAt
 	for pause := 20 * time.Millisecond; ; pause = min(2*pause, time.Second) {
-		err := p.Owner.Signal(owner.Kill)
+		killErr := p.Owner.Signal(owner.Kill)
 		p.again()
 		timer := time.NewTimer(pause)
 		select {
@@ -411,21 +416,28 @@ func (p *Process) ladder() {
 			return
 		case <-timer.C:
 		}
-		if time.Since(killedAt) >= unkillableAfter {
-			killedAt = time.Now()
-			if err := p.unkillable(err); err != nil {
-				p.mu.Lock()
-				p.stuck = true
-				p.mu.Unlock()
-				p.fail(err)
-			}
+		if time.Since(looked) < unkillableAfter/2 {
+			continue
+		}
+		looked = time.Now()
+		alive, err := p.afterKill(killErr)
+		if fewest != math.MaxInt && alive < fewest {
+			lastWent = looked
+		}
+		fewest = min(fewest, alive)
+		if err != nil && time.Since(lastWent) >= unkillableAfter {
+			lastWent = looked
+			p.mu.Lock()
+			p.stuck = true
+			p.mu.Unlock()
+			p.fail(fmt.Errorf("alive %v after KILL: %w", time.Since(killedAt).Round(time.Second), err))
 		}
 	}
 }
 
-// unkillable says what lives on after KILL; nil where nothing is found, and the
-// owner is merely slow to prove it.
-func (p *Process) unkillable(killErr error) error {
+// afterKill says how many live on after KILL, and which; the error is nil where
+// nothing is found, and the owner is merely slow to prove it.
+func (p *Process) afterKill(killErr error) (alive int, err error) {
 	ctx, cancel := context.WithTimeout(context.Background(), time.Second)
 	defer cancel()
 	members, err := p.Owner.Members(ctx)
@@ -436,15 +448,19 @@ func (p *Process) unkillable(killErr error) error {
 	default:
 	}
 	if len(members) == 0 && exited && err == nil && killErr == nil {
-		return nil
+		return 0, nil
+	}
+	if err != nil {
+		return math.MaxInt, errors.Join(err, killErr)
 	}
 	pids := make([]int, len(members))
 	for i, m := range members {
 		pids[i] = m.PID
 	}
-	what := fmt.Sprintf("processes %v", pids)
+	alive, what := len(members), fmt.Sprintf("processes %v", pids)
 	if !exited {
+		alive++
 		what += " and the command itself"
 	}
-	return errors.Join(fmt.Errorf("alive %v after KILL: %s", unkillableAfter, what), killErr, err)
+	return alive, errors.Join(errors.New(what), killErr)
 }

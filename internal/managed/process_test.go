@@ -156,6 +156,47 @@ func TestLadder(t *testing.T) {
 	})
 }
 
+// Members that become fewer are dying, however long that takes; once none goes
+// for as long, they are told to live on.
+func TestDyingIsWaitedFor(t *testing.T) {
+	for _, c := range []struct {
+		name  string
+		stays int // members that never go
+		want  time.Duration
+	}{
+		{"all go", 0, 40 * time.Second},
+		{"two stay", 2, 36 * time.Second}, // the eighth goes after 32s
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				p := newProcess(managed.Params{Grace: time.Nanosecond})
+				p.owner.members = make([]seam.Member, 10)
+				p.exit()
+				p.Terminate(nil)
+				go func() { // one goes each 4s; it ends with the last
+					for left := 9; left >= c.stays; left-- {
+						time.Sleep(4 * time.Second)
+						p.owner.setMembers(left)
+					}
+					if c.stays == 0 {
+						p.owner.end()
+					}
+				}()
+				begin := time.Now()
+				err := p.WaitEmpty(t.Context())
+				if (err == nil) != (c.stays == 0) {
+					t.Errorf("got %v", err)
+				}
+				if got := time.Since(begin); got < c.want || got > c.want+5*time.Second {
+					t.Errorf("answered after %v, want %v", got, c.want)
+				}
+				p.owner.end()
+				<-p.Done()
+			})
+		})
+	}
+}
+
 // Kill ends the grace, and says what sending gave.
 func TestKillEndsGrace(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
