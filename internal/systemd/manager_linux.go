@@ -311,14 +311,22 @@ func (m *Manager) start(ctx context.Context, u *unit, name string, list []busPro
 	if err := m.call(ctx, "StartTransientUnit", name, "fail", list, []auxiliaryUnit{}).Err; err != nil {
 		return m.explain(ctx, operation, err)
 	}
-	select {
-	case result := <-u.job:
+	ended := func(result string) error {
 		if result != "done" {
 			return fmt.Errorf("%s: its job %s", operation, result)
 		}
 		return nil
-	case <-u.gone: // which may overtake the job
-		return fmt.Errorf("%s: it ended at once", operation)
+	}
+	select {
+	case result := <-u.job:
+		return ended(result)
+	case <-u.gone:
+		select {
+		case result := <-u.job: // both were there
+			return ended(result)
+		default:
+			return fmt.Errorf("%s: it ended at once", operation)
+		}
 	case <-m.lost:
 		return fmt.Errorf("%s: %w", operation, ErrLost)
 	case <-ctx.Done():
