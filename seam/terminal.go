@@ -52,10 +52,24 @@ type Terminal interface {
 	Close(ctx context.Context) error
 }
 
-// Foreground is who owns a terminal.
+// Foreground is who owns a terminal, and what they let it do.
 type Foreground struct {
+	// PGID is the foreground process group.
 	PGID int
+
+	// Argv is what a process of the group, its leader where that lives, says of
+	// itself; it may lie, and it is nil where the system does not say.
+	Argv []string
+
 	// WaitsForInput: a thread of that group provably waits to read the
-	// terminal. False also where the system does not say.
+	// terminal. It means something only where InputKnown.
 	WaitsForInput bool
+
+	// InputKnown: the system showed what every thread of the group waits for.
+	InputKnown bool
+
+	// Canonical and Echo are the line discipline's: input arrives by lines that
+	// the terminal edits, and is shown as it is typed. Without both a secret is
+	// being asked for, or a program edits and shows by itself.
+	Canonical, Echo bool
 }
