@@ -8,11 +8,15 @@ import (
 	"math/rand/v2"
 	"os"
 	"os/exec"
+	"path/filepath"
 	"slices"
+	"strconv"
 	"strings"
 	"syscall"
 	"testing"
 	"time"
+
+	"golang.org/x/sys/unix"
 
 	"github.com/corral-world/corral/internal/process"
 	"github.com/corral-world/corral/providers/local"
@@ -22,6 +26,7 @@ import (
 const (
 	doomedKind   = "TEST_DOOMED_KIND"
 	doomedMarker = "TEST_DOOMED_MARKER"
+	doomedCount  = "TEST_DOOMED_COUNT"
 	doomedRanges = 10
 )
 
@@ -32,8 +37,10 @@ func TestKilledOwnersLeaveNothing(t *testing.T) {
 		beDoomed(t, seam.Kind(kind), os.Getenv(doomedMarker))
 		return
 	}
+	native := []seam.Kind{seam.KindScope, seam.KindCgroup}
 	harness := func(d *doomed) []int { return []int{d.pid} }
-	helper := func(d *doomed) []int { return d.runners(d.pid) } // guardian or nursery
+	guardian := func(d *doomed) []int { return d.guardians()[:1] }
+	nursery := func(d *doomed) []int { return d.runners(d.pid) }
 	supervisor := func(d *doomed) []int { return d.runners(d.runners(d.pid)...)[:1] }
 	supervisors := func(d *doomed) []int { return d.runners(d.runners(d.pid)...) }
 	for _, c := range []struct {
@@ -43,16 +50,18 @@ func TestKilledOwnersLeaveNothing(t *testing.T) {
 		left  int // of doomedRanges that go on, as they should
 	}{
 		{"the harness", []seam.Kind{seam.KindScope, seam.KindCgroup, seam.KindReaper}, []func(*doomed) []int{harness}, 0},
-		{"the nursery", []seam.Kind{seam.KindReaper}, []func(*doomed) []int{helper}, 0},
+		{"the harness and its guardian", native, []func(*doomed) []int{harness, guardian}, 0},
+		{"the guardian and its harness", native, []func(*doomed) []int{guardian, harness}, 0},
+		{"the nursery", []seam.Kind{seam.KindReaper}, []func(*doomed) []int{nursery}, 0},
 		{"one supervisor", []seam.Kind{seam.KindReaper}, []func(*doomed) []int{supervisor}, doomedRanges - 1},
 		{"every supervisor", []seam.Kind{seam.KindReaper}, []func(*doomed) []int{supervisors}, 0},
-		{"the harness and the nursery", []seam.Kind{seam.KindReaper}, []func(*doomed) []int{harness, helper}, 0},
+		{"the harness and the nursery", []seam.Kind{seam.KindReaper}, []func(*doomed) []int{harness, nursery}, 0},
 		{"the harness and every supervisor", []seam.Kind{seam.KindReaper}, []func(*doomed) []int{harness, supervisors}, 0},
 	} {
 		for _, kind := range kindsHere(t, c.kinds...) {
 			t.Run(c.name+"/"+string(kind), func(t *testing.T) {
 				need(t, kind)
-				d := startDoomed(t, kind)
+				d := startDoomed(t, kind, doomedRanges)
 				var victims []int
 				for _, choose := range c.kill {
 					victims = append(victims, choose(d)...)
@@ -79,7 +88,11 @@ func beDoomed(t *testing.T, kind seam.Kind, marker string) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	for range doomedRanges {
+	ranges, err := strconv.Atoi(os.Getenv(doomedCount))
+	if err != nil {
+		t.Fatal(err)
+	}
+	for range ranges {
 		script := `trap "" TERM; setsid sh -c 'trap "" TERM; echo up; exec sleep ` + marker + `' & wait`
 		p, err := r.Spawn(t.Context(), seam.Spec{
 			Argv: []string{"sh", "-c", script}, Dir: "/", Grace: time.Minute, Stdout: seam.Output{Mode: seam.Pipe}})
@@ -100,7 +113,7 @@ type doomed struct {
 	marker string
 }
 
-func startDoomed(t *testing.T, kind seam.Kind) *doomed {
+func startDoomed(t testing.TB, kind seam.Kind, ranges int) *doomed {
 	t.Helper()
 	executable, err := os.Executable()
 	if err != nil {
@@ -108,7 +121,7 @@ func startDoomed(t *testing.T, kind seam.Kind) *doomed {
 	}
 	d := &doomed{marker: fmt.Sprintf("600.%09d", rand.IntN(1e9))}
 	cmd := exec.Command(executable, "-test.run=^TestKilledOwnersLeaveNothing$", "-test.count=1")
-	cmd.Env = append(os.Environ(), doomedKind+"="+string(kind), doomedMarker+"="+d.marker)
+	cmd.Env = append(os.Environ(), doomedKind+"="+string(kind), doomedMarker+"="+d.marker, doomedCount+"="+strconv.Itoa(ranges))
 	cmd.Stderr = os.Stderr
 	stdout, err := cmd.StdoutPipe()
 	if err != nil {
@@ -145,13 +158,100 @@ func (d *doomed) runners(parents ...int) []int {
 	return found
 }
 
+// guardians lists those that see the harness's end by a pipe.
+func (d *doomed) guardians() []int {
+	ours, _ := filepath.Glob(fmt.Sprintf("/proc/%d/fd/*", d.pid))
+	pipes := make(map[string]bool)
+	for _, fd := range ours {
+		if link, err := os.Readlink(fd); err == nil && strings.HasPrefix(link, "pipe:") {
+			pipes[link] = true
+		}
+	}
+	var found []int
+	for _, row := range process.Table() {
+		link, err := os.Readlink(fmt.Sprintf("/proc/%d/fd/0", row.PID))
+		if err == nil && pipes[link] && bytes.HasPrefix(cmdline(row.PID), []byte("corral-runner")) {
+			found = append(found, row.PID)
+		}
+	}
+	return found
+}
+
+// payloads are handles of the processes that live to the end of the ranges.
+func (d *doomed) payloads(t testing.TB, ranges int) []int {
+	t.Helper()
+	for began := time.Now(); time.Since(began) < time.Minute; {
+		var handles []int
+		for _, row := range process.Table() {
+			if row.Dead() || !strings.HasPrefix(string(cmdline(row.PID)), "sleep\x00"+d.marker) {
+				continue // or not yet: it says that it is up before its execve
+			}
+			fd, err := unix.PidfdOpen(row.PID, 0)
+			if err != nil {
+				t.Fatal(err)
+			}
+			handles = append(handles, fd)
+		}
+		if len(handles) == ranges {
+			return handles
+		}
+		for _, fd := range handles {
+			_ = unix.Close(fd)
+		}
+	}
+	t.Fatal("the payloads did not get ready")
+	return nil
+}
+
+// BenchmarkDeath is the harness's SIGKILL to the end of the last process of 50
+// ranges, all of which ignore TERM, in sessions of their own.
+func BenchmarkDeath(b *testing.B) {
+	for _, kind := range []seam.Kind{seam.KindCgroup, seam.KindScope, seam.KindReaper} {
+		b.Run(string(kind), func(b *testing.B) {
+			if _, err := openRuntime(b, local.Config{Containment: kind}).Containment(b.Context()); err != nil {
+				b.Skip(err)
+			}
+			const ranges = 50
+			var took []time.Duration
+			for b.Loop() {
+				b.StopTimer()
+				d := startDoomed(b, kind, ranges)
+				handles := d.payloads(b, ranges)
+				b.StartTimer()
+				took = append(took, timed(func() {
+					if err := syscall.Kill(d.pid, syscall.SIGKILL); err != nil {
+						b.Fatal(err)
+					}
+					for _, fd := range handles {
+						fds := []unix.PollFd{{Fd: int32(fd), Events: unix.POLLIN}}
+						for {
+							if n, err := unix.Poll(fds, 60_000); err != unix.EINTR {
+								if n != 1 {
+									b.Fatalf("a payload lives: %v", err)
+								}
+								break
+							}
+						}
+					}
+				}))
+				for _, fd := range handles {
+					_ = unix.Close(fd)
+				}
+			}
+			slices.Sort(took)
+			b.ReportMetric(float64(took[len(took)/2].Microseconds())/1000, "p50-ms")
+			b.ReportMetric(float64(took[len(took)-1].Microseconds())/1000, "max-ms")
+		})
+	}
+}
+
 func cmdline(pid int) []byte {
 	data, _ := os.ReadFile(fmt.Sprintf("/proc/%d/cmdline", pid)) // gone is empty
 	return data
 }
 
 // waitFor waits until as many of the payloads live as are left, and no fewer.
-func (d *doomed) waitFor(t *testing.T, left int) {
+func (d *doomed) waitFor(t testing.TB, left int) {
 	t.Helper()
 	const bound = time.Minute // what it takes is for the benchmarks; this only ends a failed test
 	began := time.Now()
@@ -164,7 +264,6 @@ func (d *doomed) waitFor(t *testing.T, left int) {
 		}
 		switch {
 		case alive == left:
-			t.Logf("%d left after %v", alive, time.Since(began).Round(time.Millisecond))
 			return
 		case alive < left, time.Since(began) > bound:
 			t.Fatalf("%d payloads alive after %v, want %d", alive, time.Since(began), left)

@@ -84,12 +84,14 @@ func (g *guardian) alive() bool {
 	return err == nil
 }
 
-// subtreeGuardian is a small process of this program that ends the ranges in a
-// directory which no manager knows. It is a child of this process.
+// subtreeGuardian is a pair of small processes of this program that end the
+// ranges in a directory which no manager knows. They are children of this
+// process. There are two, so that whoever kills this process and one of them
+// leaves nothing alive.
 type subtreeGuardian struct {
 	base, prefix string
-	direct       *runner.Direct
-	pipe         *os.File // the end that this process holds open
+	pair         [2]*runner.Direct // nil where one was not started
+	pipe         *os.File          // the end that this process holds open
 }
 
 func startSubtreeGuardian(base, prefix string) (*subtreeGuardian, error) {
@@ -98,24 +100,37 @@ func startSubtreeGuardian(base, prefix string) (*subtreeGuardian, error) {
 		return nil, err
 	}
 	defer theirs.Close()
-	direct, err := runner.StartSubtreeGuardian(theirs, base, prefix)
-	if err != nil {
-		return nil, errors.Join(err, ours.Close())
+	g := &subtreeGuardian{base: base, prefix: prefix, pipe: ours}
+	for i := range g.pair {
+		if g.pair[i], err = runner.StartSubtreeGuardian(theirs, base, prefix); err != nil {
+			return nil, errors.Join(err, g.stop())
+		}
 	}
-	return &subtreeGuardian{base: base, prefix: prefix, direct: direct, pipe: ours}, nil
+	return g, nil
 }
 
-// alive reports whether the guardian, and the directory, are there.
+// alive reports whether both guardians, and the directory, are there.
 func (g *subtreeGuardian) alive() bool {
-	_, ended := g.direct.Exited()
+	for _, direct := range g.pair {
+		if _, ended := direct.Exited(); ended {
+			return false
+		}
+	}
 	_, err := os.Stat(g.base)
-	return !ended && err == nil
+	return err == nil
 }
 
-// stop ends the guardian, and joins it. One that was lost is killed, so that it
-// does not take the ranges that live for those of a dead harness.
+// stop ends the guardians, and joins them. They are killed, so that they do not
+// take the ranges that live for those of a dead harness.
 func (g *subtreeGuardian) stop() error {
-	err := g.direct.Kill()
-	g.direct.Wait()
-	return errors.Join(err, g.pipe.Close(), g.direct.Release())
+	var errs []error
+	for _, direct := range g.pair {
+		if direct == nil {
+			continue
+		}
+		errs = append(errs, direct.Kill())
+		direct.Wait()
+		errs = append(errs, direct.Release())
+	}
+	return errors.Join(append(errs, g.pipe.Close())...)
 }
