@@ -17,7 +17,7 @@ func BenchmarkScopeSteps(b *testing.B) {
 	if err != nil {
 		b.Fatal(err)
 	}
-	defer selection.Close(b.Context())
+	defer func() { _ = selection.Close(b.Context()) }()
 	launcher, err := selection.choose(b.Context())
 	if err != nil {
 		b.Skip(err)
