@@ -27,6 +27,10 @@ kept complete in a file that the object names and that outlives corral for the
 time of the setting spill.keep. Where standard error is a terminal a line shows
 that a command is still running. Without --json the terminal is the command's.
 
+With --detach the command outlives corral, which prints its name and exits as
+soon as it runs. "corral ps" lists it, "corral stop NAME" ends it, and everything
+that it started, and the name can't be taken twice.
+
 Members that outlive the command are ended (--survivors kill), waited for until
 they end by themselves (keep), or ended and counted as a failure (fail). The
 timeout covers all of it.`
@@ -35,6 +39,7 @@ const execExample = `  corral exec -- make test
   corral exec --timeout 5m --grace 10s -- npm run build
   corral exec --json --dir /src/app --env CI=1 --unset GOFLAGS -- go test ./...
   corral exec --stdin input.sql -- psql shop
+  corral exec --detach --name web -- ./server --port 8080
   corral exec --survivors fail -- ./start-and-leave-nothing.sh`
 
 // execCommand is corral exec.
@@ -62,6 +67,11 @@ func (inv *invocation) execCommand() *cobra.Command {
 
 // exec does everything that can be refused before it does anything else.
 func (inv *invocation) exec(cmd *cobra.Command, flags *execFlags) error {
+	if flags.detach {
+		if err := checkDetach(cmd.Flags()); err != nil {
+			return err
+		}
+	}
 	loaded, err := inv.load(cmd.Flags(), execSettings())
 	if err != nil {
 		return err
@@ -77,6 +87,9 @@ func (inv *invocation) exec(cmd *cobra.Command, flags *execFlags) error {
 	a, err := inv.compose(loaded, logger)
 	if err != nil {
 		return err
+	}
+	if flags.detach {
+		return inv.execDetached(cmd.Context(), a, command.Spec)
 	}
 	v, err := inv.runOn(cmd.Context(), a, logger, flags.survivors, func(ctx context.Context) (foreground.Result, error) {
 		quiet := inv.showRunning(command)

@@ -19,6 +19,7 @@ import (
 // Params are a launched process and what was asked of it.
 type Params struct {
 	Name        string
+	Argv        []string
 	Containment seam.Containment
 	Grace       time.Duration
 	Drain       time.Duration
@@ -37,6 +38,11 @@ type Params struct {
 
 	// Collectors by stream; nil where the mode is not Collect.
 	Collectors [2]*Collector
+
+	// LetGo, where it is not nil, ends the observation of a range that outlives
+	// the runtime: Direct and Owner answer at once from then on. See
+	// [Process.Abandon].
+	LetGo func()
 
 	// Proved is called once, when the range is proven empty and before anyone
 	// learns of it: what is unique among live ranges is free when WaitEmpty says
@@ -70,7 +76,9 @@ type Process struct {
 	done       chan struct{} // closed after Released
 	terminated chan struct{} // closed by the first Terminate
 	killed     chan struct{} // closed by the first Kill
+	abandoned  chan struct{} // closed by Abandon
 	hurried    chan struct{} // closed by Hurry
+	abandon    sync.Once
 	hurry      sync.Once
 	retry      chan struct{} // holds a token when a waiter wants a failed observation repeated
 
@@ -99,6 +107,7 @@ func New(params Params) *Process {
 		done:       make(chan struct{}),
 		terminated: make(chan struct{}),
 		killed:     make(chan struct{}),
+		abandoned:  make(chan struct{}),
 		hurried:    make(chan struct{}),
 		retry:      make(chan struct{}, 1),
 		failed:     make(chan struct{}),
@@ -118,7 +127,8 @@ func (p *Process) Run() {
 	go p.observe() // joined by whoever waits for Done
 }
 
-// Done is closed when the range is empty and nothing works for p any more.
+// Done is closed when the range is empty, or abandoned, and nothing works for p
+// any more.
 func (p *Process) Done() <-chan struct{} { return p.done }
 
 // Name implements [seam.Process].
@@ -153,7 +163,13 @@ func (p *Process) observe() {
 			break
 		}
 		p.fail(err)
-		<-p.retry // until someone wants to know, or the ladder goes on
+		select {
+		case <-p.retry: // someone wants to know, or the ladder goes on
+			continue
+		case <-p.abandoned:
+		}
+		p.release()
+		return
 	}
 	if p.Proved != nil {
 		p.Proved()
@@ -161,8 +177,12 @@ func (p *Process) observe() {
 	p.mu.Lock()
 	close(p.empty) // under mu: Terminate starts no ladder after this
 	p.mu.Unlock()
+	p.release()
+}
 
-	// The proof is had and the owner never signals again: the ids may go.
+// release lets go of everything: the proof is had and the owner never signals
+// again, or the range is someone else's.
+func (p *Process) release() {
 	err := errors.Join(p.Owner.Close(), p.Direct.Release())
 	p.endStreams()
 	p.helpers.Wait()
@@ -297,6 +317,8 @@ func (p *Process) WaitEmpty(ctx context.Context) error {
 	select {
 	case <-p.empty:
 		return nil
+	case <-p.abandoned:
+		return fmt.Errorf("wait empty: %w", &seam.UnprovenError{Reason: errAbandoned})
 	case <-failed:
 		select {
 		case <-p.empty:
@@ -351,6 +373,8 @@ func (p *Process) Terminate(cause error) {
 	select {
 	case <-p.empty:
 		return
+	case <-p.abandoned:
+		return
 	default:
 	}
 	if p.cause != nil {
@@ -376,6 +400,47 @@ func (p *Process) Kill(cause error) error {
 	return p.Owner.Signal(owner.Kill)
 }
 
+// Detached reports whether the range outlives the runtime.
+func (p *Process) Detached() bool { return p.LetGo != nil }
+
+// errAbandoned is why nothing is known any more of a range that lives on.
+var errAbandoned = fmt.Errorf("the range is detached and lives on: %w", seam.ErrClosed)
+
+// Abandon ends the observation of a detached range: it lives on, and is not ours
+// any more. It returns once nothing works for p.
+func (p *Process) Abandon() {
+	p.abandon.Do(func() {
+		p.mu.Lock()
+		close(p.abandoned) // under mu: Terminate starts no ladder after this
+		p.mu.Unlock()
+		p.LetGo()
+	})
+	<-p.done
+}
+
+// Terminated reports whether the range was asked to end.
+func (p *Process) Terminated() bool {
+	select {
+	case <-p.terminated:
+		return true
+	default:
+		return false
+	}
+}
+
+// Started is when the target was started.
+func (p *Process) Started() time.Time { return p.started }
+
+// Exited reports whether the direct process has ended.
+func (p *Process) Exited() bool {
+	select {
+	case <-p.exited:
+		return true
+	default:
+		return false
+	}
+}
+
 // Hurry spends no further drain on streams that outlive an empty range.
 func (p *Process) Hurry() { p.hurry.Do(func() { close(p.hurried) }) }
 
@@ -397,6 +462,8 @@ func (p *Process) ladder() {
 	select {
 	case <-p.empty:
 		return
+	case <-p.abandoned:
+		return
 	case <-p.killed:
 	case <-grace.C:
 	}
@@ -412,6 +479,9 @@ func (p *Process) ladder() {
 		timer := time.NewTimer(pause)
 		select {
 		case <-p.empty:
+			timer.Stop()
+			return
+		case <-p.abandoned:
 			timer.Stop()
 			return
 		case <-timer.C:

@@ -31,7 +31,7 @@ func TestRequestRoundTrip(t *testing.T) {
 	for name, want := range requests {
 		t.Run(name, func(t *testing.T) {
 			var wire bytes.Buffer
-			if err := writeRequest(&wire, want); err != nil {
+			if err := WriteRequest(&wire, want); err != nil {
 				t.Fatal(err)
 			}
 			if got := requestBytes(want); got != wire.Len() {
@@ -48,13 +48,13 @@ func TestRequestRoundTrip(t *testing.T) {
 func encode(t testing.TB, r owner.Request) []byte {
 	t.Helper()
 	var wire bytes.Buffer
-	if err := writeRequest(&wire, r); err != nil {
+	if err := WriteRequest(&wire, r); err != nil {
 		t.Fatal(err)
 	}
 	return wire.Bytes()
 }
 
-// lists encodes lists of strings as writeRequest does its own.
+// lists encodes lists of strings as WriteRequest does its own.
 func lists(all ...[]string) (wire []byte) {
 	for _, list := range all {
 		wire = binary.LittleEndian.AppendUint32(wire, uint32(len(list)))

@@ -59,6 +59,7 @@ var verbs = map[string]func(){
 	verbSubtree:   guardSubtree,
 	verbSupervise: supervise,
 	verbNursery:   nursery,
+	verbOrphan:    orphan,
 }
 
 // Select is the variable, and all of the environment, that has this program run
@@ -159,7 +160,7 @@ func (h *Held) become(r owner.Request) error {
 
 // send sends the request, and its end.
 func (h *Held) send(r owner.Request) error {
-	if err := writeRequest(h.control, r); err != nil {
+	if err := WriteRequest(h.control, r); err != nil {
 		return err
 	}
 	conn, err := h.control.SyscallConn()
@@ -204,9 +205,9 @@ func readRecords(records []byte) error {
 	return nil
 }
 
-// writeRequest writes a request: lists of strings, each a count or length of 32
+// WriteRequest writes a request: lists of strings, each a count or length of 32
 // bits and the bytes as they are; names of files and variables need not be text.
-func writeRequest(w io.Writer, r owner.Request) error {
+func WriteRequest(w io.Writer, r owner.Request) error {
 	buffered := bufio.NewWriter(w)
 	for _, list := range [][]string{{r.Path, r.Dir}, r.Argv, r.Env} {
 		writeUint32(buffered, len(list))
@@ -218,7 +219,7 @@ func writeRequest(w io.Writer, r owner.Request) error {
 	return buffered.Flush()
 }
 
-// requestBytes is the length of what writeRequest writes.
+// requestBytes is the length of what WriteRequest writes.
 func requestBytes(r owner.Request) int {
 	const prefix = 4
 	n := 3*prefix + prefix + len(r.Path) + prefix + len(r.Dir)
@@ -236,8 +237,8 @@ func writeUint32(w *bufio.Writer, n int) {
 	_, _ = w.Write(b[:]) // the first error is Flush's
 }
 
-// readRequest is strict: what is not exactly a request is an error.
-func readRequest(r *bufio.Reader) (request owner.Request, err error) {
+// ReadRequest is strict: what is not exactly a request is an error.
+func ReadRequest(r *bufio.Reader) (request owner.Request, err error) {
 	var head []string
 	for _, list := range []*[]string{&head, &request.Argv, &request.Env} {
 		if *list, err = readStrings(r); err != nil {
@@ -254,7 +255,7 @@ func readRequest(r *bufio.Reader) (request owner.Request, err error) {
 // readWholeRequest reads a request and the end that follows it.
 func readWholeRequest(r io.Reader) (owner.Request, error) {
 	buffered := bufio.NewReader(io.LimitReader(r, maxRequestBytes+1))
-	request, err := readRequest(buffered)
+	request, err := ReadRequest(buffered)
 	if err != nil {
 		return request, err
 	}

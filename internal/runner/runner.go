@@ -27,14 +27,18 @@ func Linked() bool { return linked.Load() }
 var ErrNotLinked = errors.New("runner not linked: the program's main function does not begin with local.Main")
 
 // Main turns this process into the runner that it was started as, and then does
-// not return. In every other process it returns at once.
-func Main() {
+// not return. In every other process it returns at once. more are verbs of the
+// caller's, which end by [Leave].
+func Main(more map[string]func()) {
 	linked.Store(true)
 	verb, ok := os.LookupEnv(selector)
 	if !ok {
 		return
 	}
 	run, ok := verbs[verb]
+	if !ok {
+		run, ok = more[verb]
+	}
 	if !ok {
 		leave(exitProtocol)
 	}
@@ -45,6 +49,9 @@ func Main() {
 // leave ends a runner at once: os.Exit would first give a race detector a second
 // for its last words, which every launch of a test would wait for.
 func leave(code int) { syscall.Exit(code) }
+
+// Leave ends a runner whose verb is the caller's.
+func Leave(code int) { leave(code) }
 
 // exitProtocol is a runner's exit code when it was not talked to as it expects.
 const exitProtocol = 125

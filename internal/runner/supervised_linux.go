@@ -82,7 +82,7 @@ func (n *Nursery) Launch(ctx context.Context, r owner.Request) (*Supervised, err
 	if requestBytes(r) > maxRequestBytes {
 		return nil, syscall.E2BIG // as execve would have it
 	}
-	ours, theirs, err := controlPair()
+	ours, theirs, err := ControlPair()
 	if err != nil {
 		return nil, err
 	}
@@ -115,8 +115,8 @@ func (s *Supervised) giveUp() {
 	_ = s.control.Close()
 }
 
-// controlPair makes a control socket: our end is in the poller.
-func controlPair() (ours, theirs *os.File, err error) {
+// ControlPair makes a control socket. Our end goes into the poller.
+func ControlPair() (ours, theirs *os.File, err error) {
 	pair, err := unix.Socketpair(unix.AF_UNIX, unix.SOCK_STREAM|unix.SOCK_CLOEXEC, 0)
 	if err != nil {
 		return nil, nil, os.NewSyscallError("socketpair", err)
@@ -196,7 +196,7 @@ func (s *Supervised) begin(r owner.Request) error {
 		if s.handle, err = process.Open(s.supervisor); err != nil {
 			return lost(err)
 		}
-		if err := writeRequest(s.control, r); err != nil {
+		if err := WriteRequest(s.control, r); err != nil {
 			return lost(err)
 		}
 		// A target can stop its supervisor before that has said a word.
@@ -334,3 +334,6 @@ func (s *Supervised) Members() []seam.Member {
 	}
 	return members
 }
+
+// PID is the target's number.
+func (s *Supervised) PID() int { return s.target }

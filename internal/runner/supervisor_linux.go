@@ -85,7 +85,7 @@ func supervise() {
 	s := &supervisor{control: control, wake: make(chan struct{}, 1)}
 	s.write(recordHere, uint32(os.Getpid()))
 	commands := bufio.NewReader(control)
-	request, err := readRequest(commands)
+	request, err := ReadRequest(commands)
 	if err != nil {
 		leave(exitProtocol)
 	}

@@ -357,6 +357,13 @@ func ReadOnlyProperty(err error) bool {
 	return errors.As(err, &busError) && busError.Name == "org.freedesktop.DBus.Error.PropertyReadOnly"
 }
 
+// NameTaken reports whether a unit could not be made because there is one of its
+// name.
+func NameTaken(err error) bool {
+	var busError dbus.Error
+	return errors.As(err, &busError) && busError.Name == "org.freedesktop.systemd1.UnitExists"
+}
+
 // Stop stops a unit and returns once the manager has forgotten it. That there
 // is none is no error. The manager takes a connection's calls in order, so it
 // undoes a start, too, that was given up here and is still under way there.

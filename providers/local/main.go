@@ -19,7 +19,7 @@ import (
 //
 // The error is one of the operating system's, and leaves the process as it was.
 func Main() error {
-	runner.Main()
+	runner.Main(verbs)
 	return cleanInheritable()
 }
 

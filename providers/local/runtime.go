@@ -24,6 +24,7 @@ import (
 	"strings"
 	"sync"
 
+	"github.com/corral-world/corral/internal/control"
 	"github.com/corral-world/corral/internal/managed"
 	"github.com/corral-world/corral/internal/owner"
 	"github.com/corral-world/corral/seam"
@@ -66,6 +67,8 @@ type Runtime struct {
 	dropped   []string // names of what was scrubbed
 	spill     *privateDir
 
+	keeps bool // it is that of a detached range's keeper
+
 	warn  sync.Once // the containment warning
 	sweep sync.Once // of dead runtimes' spill directories
 
@@ -76,6 +79,8 @@ type Runtime struct {
 	names  map[string]struct{}           // of ranges that start or live
 	live   map[*managed.Process]struct{} // until everything that worked for them has been joined
 	pipes  map[*callerPipe]struct{}      // streams that callers have not closed
+	answer sync.Once                     // the start of server
+	server *control.Server               // nil where nobody can ask for the ranges
 }
 
 var _ seam.Subprocess = (*Runtime)(nil)
@@ -173,6 +178,10 @@ func (r *Runtime) Spawn(ctx context.Context, spec seam.Spec) (seam.Process, erro
 	if ctx.Err() != nil {
 		return nil, seam.Aborted(ctx, "spawn", argv0)
 	}
+	launch := r.launch
+	if spec.Detach {
+		launch = r.launchDetached
+	}
 	launcher, err := r.selection.choose(ctx)
 	if err != nil {
 		return nil, err
@@ -186,18 +195,23 @@ func (r *Runtime) Spawn(ctx context.Context, spec seam.Spec) (seam.Process, erro
 		return nil, refused
 	}
 	defer r.starting.Done()
-	p, launchErr := r.launch(ctx, launcher, name, &spec)
+	p, launchErr := launch(ctx, launcher, name, &spec)
 	if launchErr != nil {
 		r.mu.Lock()
 		defer r.mu.Unlock()
 		delete(r.names, name)
 		return nil, launchErr
 	}
+	r.publish(p)
+	return p, nil
+}
+
+// publish puts a process that was launched into the live set.
+func (r *Runtime) publish(p *managed.Process) {
 	r.mu.Lock()
 	r.live[p] = struct{}{}
 	r.mu.Unlock()
 	p.Run() // which ends in released, so only now
-	return p, nil
 }
 
 // permits refuses what a containment can't do.
@@ -213,9 +227,9 @@ func permits(containment seam.Containment, spec *seam.Spec) error {
 		return refuse(seam.CodeUnsupported, &seam.FieldError{Field: limits[0], Problem: fmt.Sprintf(
 			"can't be enforced by containment %q", containment.Kind)})
 	}
-	if spec.Detach {
+	if spec.Detach && !keepable(containment.Kind) {
 		return refuse(seam.CodeUnsupported, &seam.FieldError{Field: "Detach", Problem: fmt.Sprintf(
-			"can't be had with containment %q", containment.Kind)})
+			"can't be had with containment %q: nothing could tell what of it still lives, or end it", containment.Kind)})
 	}
 	return nil
 }
@@ -262,6 +276,11 @@ func (r *Runtime) launch(ctx context.Context, launcher owner.Launcher, name stri
 	if err != nil {
 		return nil, err
 	}
+	return r.start(ctx, launcher, name, spec, request)
+}
+
+// start starts a target of which everything is known.
+func (r *Runtime) start(ctx context.Context, launcher owner.Launcher, name string, spec *seam.Spec, request owner.Request) (*managed.Process, error) {
 	if err := r.prepare(ctx, launcher.Containment()); err != nil {
 		return nil, &seam.OpError{Op: "spawn", Argv0: spec.Argv[0], Code: seam.CodeIO, Err: err}
 	}
@@ -285,6 +304,7 @@ func (r *Runtime) launch(ctx context.Context, launcher owner.Launcher, name stri
 
 	params := managed.Params{
 		Name:        name,
+		Argv:        spec.Argv,
 		Containment: launcher.Containment(),
 		Grace:       spec.Grace,
 		Drain:       spec.Drain,
@@ -303,6 +323,7 @@ func (r *Runtime) prepare(ctx context.Context, c seam.Containment) error {
 	if err := r.Start(ctx); err != nil {
 		return err
 	}
+	r.answer.Do(r.listen)
 	if !c.Complete {
 		r.warn.Do(func() {
 			facts := []any{"containment", c.Kind, "escapes", strings.Join(c.Escapes, "; ")}
@@ -320,7 +341,8 @@ func (r *Runtime) prepare(ctx context.Context, c seam.Containment) error {
 
 // Close ends the runtime: it refuses further launches, terminates every live
 // range, and waits until all of them are proven empty and everything that
-// worked for them has been joined. Streams that callers have left open are
+// worked for them has been joined. Detached ranges that were not asked to end
+// live on, and are not this runtime's any more. Streams that callers have left open are
 // closed, and the spill directory is removed.
 //
 // When ctx ends, or had ended before, the remaining ranges are killed without
@@ -333,9 +355,14 @@ func (r *Runtime) Close(ctx context.Context) error {
 	r.mu.Unlock()
 	r.starting.Wait() // after this the live set only shrinks
 
-	live := r.liveRanges()
-	for _, p := range live {
+	var live []*managed.Process
+	for _, p := range r.liveRanges() {
+		if p.Detached() && !p.Terminated() {
+			p.Abandon()
+			continue
+		}
 		p.Terminate(seam.ErrClosed)
+		live = append(live, p)
 	}
 	// KillAll may still be running when Close returns; a range that is proven
 	// empty gets no signal from it.
@@ -353,7 +380,7 @@ func (r *Runtime) Close(ctx context.Context) error {
 	}
 	// Also where something could not be proven: nothing is launched any more,
 	// and the end of a guardian is one more way to end what is left.
-	errs = append(errs, r.selection.Close(ctx), r.spill.Close())
+	errs = append(errs, r.selection.Close(ctx), r.spill.Close(), r.stopListening())
 	if err := errors.Join(errs...); err != nil {
 		return fmt.Errorf("close local runtime: %w", err)
 	}
@@ -376,6 +403,9 @@ func join(p *managed.Process) error {
 // has no time left. Close is the proof.
 func (r *Runtime) KillAll() {
 	for _, p := range r.liveRanges() {
+		if p.Detached() && !p.Terminated() {
+			continue
+		}
 		if err := p.Kill(seam.ErrClosed); err != nil {
 			r.logger.Error("kill", "name", p.Name(), "err", err)
 		}

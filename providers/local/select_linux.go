@@ -38,6 +38,9 @@ type selection struct {
 	guardian *guardian      // nil where none was started
 	subtree  *subtreeGuardian
 
+	keeps   bool // it chooses for a detached range's keeper
+	ownUnit bool // likewise, whose cgroup is a delegated unit of its own
+
 	reaper  *fallback.Reaper
 	group   fallback.Group // what is left where nothing else is to be had
 	private *privateDir
@@ -129,6 +132,17 @@ func (s *selection) done() { <-s.turn }
 
 // options are in the order in which they are tried.
 func (s *selection) options() []option {
+	if s.keeps {
+		options := []option{
+			{seam.KindCgroup, "inside the Corral range that this process is in", s.tryNested},
+			{seam.KindCgroup, "this process's own cgroup", s.tryOwn},
+			{seam.KindReaper, "a supervisor for each launch", s.tryReaper},
+		}
+		if s.ownUnit {
+			options[0] = option{seam.KindCgroup, "the unit of this process", s.tryOwnUnit}
+		}
+		return options
+	}
 	return []option{
 		{seam.KindCgroup, "inside the Corral range that this process is in", s.tryNested},
 		{seam.KindCgroup, "a delegated unit of the systemd manager", s.tryDelegated},
@@ -188,6 +202,19 @@ func (s *selection) tryNested(context.Context) (owner.Launcher, func() bool, err
 		return nil, nil, errors.New("this process is in no Corral range")
 	}
 	return s.inSubtree(dir)
+}
+
+// tryOwnUnit: this process is the main process of a unit that ends with it, so
+// that no guardian has to.
+func (s *selection) tryOwnUnit(context.Context) (owner.Launcher, func() bool, error) {
+	_, _, dir, err := ownCgroup()
+	if err != nil {
+		return nil, nil, err
+	}
+	if err := tryCgroup(dir); err != nil {
+		return nil, nil, err
+	}
+	return &cgroupLauncher{base: dir, prefix: unitPrefix}, func() bool { return true }, nil
 }
 
 // tryOwn: this process's own cgroup, where it is this process's to divide.
@@ -286,6 +313,21 @@ func (s *selection) tryReaper(context.Context) (owner.Launcher, func() bool, err
 		return nil, nil, err
 	}
 	return s.reaper, nil, nil
+}
+
+// manager returns a connection to the manager that this process may ask.
+func (s *selection) manager(ctx context.Context) (*systemd.Manager, error) {
+	select {
+	case s.turn <- struct{}{}:
+	case <-ctx.Done():
+		return nil, context.Cause(ctx)
+	}
+	b, err := s.managerBus()
+	s.done()
+	if err != nil {
+		return nil, err
+	}
+	return b.manager(ctx)
 }
 
 // managerBus returns the bus of the manager that this process may ask.
