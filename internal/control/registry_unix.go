@@ -61,16 +61,19 @@ func At(dir string) Registry { return Registry{dir} }
 // Dir is where the registry is.
 func (r Registry) Dir() string { return r.dir }
 
-// enter opens the registry's directory, and makes it first where it is not there.
+// enter opens the registry's directory, and makes it first where it is not there:
+// it goes with its last user, also at this moment.
 func (r Registry) enter() (*os.File, error) {
-	f, err := open(r.dir)
-	if !errors.Is(err, fs.ErrNotExist) {
-		return f, err
+	const attempts = 100
+	for attempt := 0; ; attempt++ {
+		f, err := open(r.dir)
+		if !errors.Is(err, fs.ErrNotExist) || attempt == attempts {
+			return f, err
+		}
+		if err := os.Mkdir(r.dir, 0o700); err != nil && !errors.Is(err, fs.ErrExist) {
+			return nil, err
+		}
 	}
-	if err := os.Mkdir(r.dir, 0o700); err != nil && !errors.Is(err, fs.ErrExist) {
-		return nil, err
-	}
-	return open(r.dir)
 }
 
 // open opens a directory that is ours alone.
@@ -128,14 +131,17 @@ type Name struct {
 
 // Reserve takes a name for a detached range.
 func (r Registry) Reserve(name string) (*Name, error) {
-	dir, err := r.enter()
-	if err != nil {
-		return nil, err
-	}
-	defer dir.Close()
 	path := filepath.Join(r.dir, detachedPrefix+name+lockSuffix)
 	for {
+		dir, err := r.enter()
+		if err != nil {
+			return nil, err
+		}
+		_ = dir.Close()
 		lock, err := os.OpenFile(path, os.O_RDWR|os.O_CREATE|unix.O_NOFOLLOW|unix.O_NONBLOCK, 0o600)
+		if errors.Is(err, fs.ErrNotExist) {
+			continue // the directory goes with its last user
+		}
 		if err != nil {
 			return nil, err
 		}

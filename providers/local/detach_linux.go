@@ -138,6 +138,9 @@ func (r *Runtime) launchDetached(ctx context.Context, _ owner.Launcher, name str
 		return refuse(seam.CodeNameInUse, &seam.FieldError{Field: "Name",
 			Problem: fmt.Sprintf("is in use by a detached range: %q", name)})
 	}
+	if err != nil && ctx.Err() != nil {
+		return nil, seam.Aborted(ctx, "spawn", spec.Argv[0])
+	}
 	if err != nil {
 		return refuse(seam.CodeContainment, fmt.Errorf("start of a keeper: %w", err))
 	}
@@ -466,8 +469,11 @@ func (k *keeper) run() error {
 		go obey(commands, p) // it ends with the process
 	}
 	defer terminateOnSignal(p)()
-	exit := p.Direct.Wait()
-	k.tell(keepEvent{Exited: &exit})
+	if outcome, err := p.Wait(ctx); err == nil { // ctx does not end
+		k.tell(keepEvent{Exited: &owner.Exit{
+			Lost: outcome.End == seam.EndLost, Code: outcome.ExitCode, Signal: outcome.Signal, Usage: outcome.Usage,
+		}})
+	}
 	<-p.Done()
 	k.tell(keepEvent{Empty: true})
 	return nil
