@@ -67,8 +67,12 @@ func complain(r foreground.Result, stopErr error) *failure {
 
 // log tells what matters.
 func (v verdict) log(logger *slog.Logger, survivors seam.SurvivorPolicy) {
-	if v.Stopped != nil {
+	outcome := v.Ending.Outcome
+	switch {
+	case v.Stopped != nil:
 		logger.Warn("command was ended", "name", v.Process.Name(), "err", v.Stopped)
+	case outcome.End == seam.EndTerminated: // by another process
+		logger.Warn("command was ended", "name", v.Process.Name(), "err", outcome.Cause)
 	}
 	if survivors != seam.KeepSurvivors {
 		logMembers(logger, "ended a process that outlived the command", v.Ending.Survivors)

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"crypto/rand"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -39,6 +40,8 @@ func TestScripts(t *testing.T) {
 		Setup: func(env *testscript.Env) error {
 			env.Setenv("HOME", filepath.Join(env.WorkDir, "home"))
 			env.Setenv("LC_ALL", "C")
+			// For names that are unique among this user's ranges.
+			env.Setenv("NAMES", strings.ToLower(rand.Text()[:8]))
 			// What the scripts say of warnings, limits and refusals holds for
 			// the containment that every Linux has.
 			env.Setenv("CORRAL_CONTAINMENT", "group")
