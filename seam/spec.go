@@ -43,7 +43,11 @@ type Spec struct {
 	// Require refuses the launch where less containment is to be had.
 	Require Completeness
 
-	// Detach lets the range outlive its runtime. Streams must be Null.
+	// Detach lets the range outlive its runtime. Streams must be Null, and Name is
+	// unique among all detached ranges of the user. As long as the runtime lives
+	// the process is one like any other. Closing the runtime leaves the range
+	// alone, unless it was asked to end: from then on Wait answers EndLost and
+	// WaitEmpty an error that matches ErrUnproven and ErrClosed.
 	Detach bool
 }
 
