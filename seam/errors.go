@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"io/fs"
+	"os"
 	"strings"
 )
 
@@ -36,6 +37,7 @@ const (
 	CodeContainment         Code = "containment"           // less than Spec.Require, a forced kind that is not to be had, or what was to own the launch failed
 	CodeNameInUse           Code = "name_in_use"           // a live range has that name
 	CodeClosed              Code = "closed"                // the runtime was closed. Matches ErrClosed
+	CodeEnded               Code = "ended"                 // the direct process of a terminal has ended. Matches os.ErrProcessDone
 	CodeUncertain           Code = "uncertain"             // the start failed and something of it may live; it stays owned
 )
 
@@ -47,6 +49,9 @@ var (
 
 	// ErrClosed is matched by operations on a closed runtime.
 	ErrClosed = errors.New("runtime closed")
+
+	// ErrTerminalClosed is the cause given to ranges that [Terminal.Close] ends.
+	ErrTerminalClosed = errors.New("terminal closed")
 
 	// ErrSurvivors is the cause given to ranges that are ended because members
 	// outlived the direct process.
@@ -100,6 +105,8 @@ func (e *OpError) Is(target error) bool {
 		return e.Code == CodeUnsupported
 	case ErrClosed:
 		return e.Code == CodeClosed
+	case os.ErrProcessDone:
+		return e.Code == CodeEnded
 	}
 	return false
 }

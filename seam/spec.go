@@ -82,15 +82,19 @@ const MaxNameBytes = 64
 // provider's first act, before any side effect. isAbs is the world's test for
 // an absolute path. The error is an [OpError] that holds a [FieldError].
 func (s *Spec) Validate(isAbs func(string) bool) error {
-	field := s.invalidField(isAbs)
+	return refuseField("spawn", s.Argv, s.invalidField(isAbs))
+}
+
+// refuseField is the error of a request whose field is wrong; nil where field is.
+func refuseField(op string, argv []string, field *FieldError) error {
 	if field == nil {
 		return nil
 	}
-	argv0 := ""
-	if len(s.Argv) > 0 {
-		argv0 = s.Argv[0]
+	refusal := &OpError{Op: op, Code: CodeInvalid, Err: field}
+	if len(argv) > 0 {
+		refusal.Argv0 = argv[0]
 	}
-	return &OpError{Op: "spawn", Argv0: argv0, Code: CodeInvalid, Err: field}
+	return refusal
 }
 
 func (s *Spec) invalidField(isAbs func(string) bool) *FieldError {
