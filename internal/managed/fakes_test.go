@@ -17,6 +17,8 @@ type fakeDirect struct {
 	exit   owner.Exit
 }
 
+func (d *fakeDirect) PID() int { return 1 }
+
 func (d *fakeDirect) Wait() owner.Exit {
 	<-d.exited
 	return d.exit

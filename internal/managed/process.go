@@ -43,6 +43,13 @@ type Params struct {
 	// the runtime: Direct and Owner answer at once from then on. See
 	// [Process.Abandon].
 	LetGo func()
+	// Exited, where it is not nil, is called once, when the direct result is
+	// known and before the range is observed further.
+	Exited func()
+
+	// Insist, where it is not nil, is called once, after TERM was sent and while
+	// the grace runs: it may ask in other ways. It returns when stop is closed.
+	Insist func(stop <-chan struct{})
 
 	// Proved is called once, when the range is proven empty and before anyone
 	// learns of it: what is unique among live ranges is free when WaitEmpty says
@@ -157,6 +164,9 @@ func (p *Process) Output(s seam.Stream) seam.OutputReader {
 // observe sees the range to its end.
 func (p *Process) observe() {
 	p.latch(p.Direct.Wait())
+	if p.Exited != nil {
+		p.Exited()
+	}
 	for {
 		err := p.Owner.WaitEmpty(context.Background())
 		if err == nil {
@@ -431,8 +441,8 @@ func (p *Process) Terminated() bool {
 // Started is when the target was started.
 func (p *Process) Started() time.Time { return p.started }
 
-// Exited reports whether the direct process has ended.
-func (p *Process) Exited() bool {
+// Ended reports whether the direct process has ended.
+func (p *Process) Ended() bool {
 	select {
 	case <-p.exited:
 		return true
@@ -457,15 +467,8 @@ func (p *Process) again() {
 func (p *Process) ladder() {
 	// A TERM that could not be sent is answered by the KILL.
 	_ = p.Owner.Signal(owner.Terminate)
-	grace := time.NewTimer(p.Grace)
-	defer grace.Stop()
-	select {
-	case <-p.empty:
+	if p.grace() {
 		return
-	case <-p.abandoned:
-		return
-	case <-p.killed:
-	case <-grace.C:
 	}
 
 	// Where KILL is not atomic a fork can slip through it, so it is repeated,
@@ -503,6 +506,26 @@ func (p *Process) ladder() {
 			p.fail(fmt.Errorf("alive %v after KILL: %w", time.Since(killedAt).Round(time.Second), err))
 		}
 	}
+}
+
+// grace waits until KILL is due, and reports whether the range is empty before.
+func (p *Process) grace() (empty bool) {
+	if p.Insist != nil {
+		stop := make(chan struct{})
+		defer close(stop)
+		p.helpers.Go(func() { p.Insist(stop) }) // KILL does not wait for it
+	}
+	timer := time.NewTimer(p.Grace)
+	defer timer.Stop()
+	select {
+	case <-p.empty:
+		return true
+	case <-p.abandoned:
+		return true
+	case <-p.killed:
+	case <-timer.C:
+	}
+	return false
 }
 
 // afterKill says how many live on after KILL, and which; the error is nil where

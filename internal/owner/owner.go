@@ -46,6 +46,9 @@ type Owner interface {
 // Direct observes the target itself. Its methods may be called concurrently,
 // Release last.
 type Direct interface {
+	// PID is the process. It may be another's once the process has ended and
+	// something else than Release reaped it: signal nothing by it.
+	PID() int
 	// Wait blocks until the process has ended. It does not reap it.
 	Wait() Exit
 
@@ -72,6 +75,17 @@ type Request struct {
 	Dir   string
 	Env   []string    // complete
 	Stdio [3]*os.File // what the target gets; the caller closes them after the launch
+
+	// Terminal: Stdio is a terminal three times, which becomes the controlling
+	// terminal of the target's session. Nobody but the target keeps it open.
+	Terminal bool
+}
+
+// An Observer is an [Owner] that learns of members by looking, and knows more of
+// them the more often it has looked.
+type Observer interface {
+	// Observe looks. What it can't see it will know no better for.
+	Observe()
 }
 
 // A Launcher starts targets inside ranges of one kind of containment: it owns

@@ -107,6 +107,7 @@ type Stat struct {
 	Parent  int
 	Group   int
 	Session int
+	TTY     int // the controlling terminal's device, as the kernel packs it; 0 for none
 	Threads int
 	Started uint64 // clock ticks since boot: with the number, an identity
 }
@@ -133,18 +134,19 @@ func ParseStat(data []byte) (Stat, error) {
 	_, after, found := bytes.Cut(data[max(bytes.LastIndexByte(data, ')'), 0):], []byte(") "))
 	fields := bytes.Fields(after)
 	// Fields are numbered from 1 in the manual; the state is the third.
-	const state, parent, group, session, threads, started = 3, 4, 5, 6, 20, 22
+	const state, parent, group, session, tty, threads, started = 3, 4, 5, 6, 7, 20, 22
 	if !found || len(fields) <= started-state {
 		return Stat{}, fmt.Errorf("malformed /proc stat: %q", data)
 	}
 	field := func(n int) string { return string(fields[n-state]) }
 	s := Stat{State: field(state)[0]}
-	var errs [5]error
+	var errs [6]error
 	s.Group, errs[0] = strconv.Atoi(field(group))
 	s.Session, errs[1] = strconv.Atoi(field(session))
 	s.Threads, errs[2] = strconv.Atoi(field(threads))
 	s.Started, errs[3] = strconv.ParseUint(field(started), 10, 64)
 	s.Parent, errs[4] = strconv.Atoi(field(parent))
+	s.TTY, errs[5] = strconv.Atoi(field(tty))
 	return s, errors.Join(errs[:]...)
 }
 
@@ -233,4 +235,24 @@ func childrenInTable(pid int) []int {
 		}
 	}
 	return children
+}
+
+// Descendants lists what lives below root, parents before children, without the
+// trees of those in except. One whose parent ends while it looks can be missed.
+func Descendants(root int, except map[int]bool) []Row {
+	var found []Row
+	seen := map[int]bool{root: true}
+	for next := []int{root}; len(next) > 0; next = next[1:] {
+		for _, pid := range Children(next[0]) {
+			if seen[pid] || except[pid] {
+				continue
+			}
+			seen[pid] = true
+			if stat, err := ReadStat(pid); err == nil && !stat.Dead() {
+				found = append(found, Row{PID: pid, Stat: stat})
+				next = append(next, pid)
+			}
+		}
+	}
+	return found
 }

@@ -20,8 +20,9 @@ import (
 // they say it to each other is shown where scopes are.
 
 var requests = map[string]owner.Request{
-	"least":   {Path: "x", Argv: []string{""}},
-	"typical": {Path: "/bin/sh", Dir: "/tmp", Argv: []string{"sh", "-c", "exit 7"}, Env: []string{"A=b", "PATH=/bin"}},
+	"least":    {Path: "x", Argv: []string{""}},
+	"terminal": {Path: "/bin/sh", Dir: "/", Argv: []string{"sh"}, Terminal: true},
+	"typical":  {Path: "/bin/sh", Dir: "/tmp", Argv: []string{"sh", "-c", "exit 7"}, Env: []string{"A=b", "PATH=/bin"}},
 	"bytes": {Path: "/\xff\xfe", Dir: "/a\nb", Argv: []string{"\x80", "", "a\x00b", "=", "\u6f22"},
 		Env: []string{"no name", "=", "\xc3\x28=\xff", "CORRAL_RUNNER=bootstrap", ""}},
 	"large": {Path: "/x", Dir: "/", Argv: []string{strings.Repeat("x", 1<<20)}, Env: make([]string, 1<<16)},
@@ -81,6 +82,7 @@ func TestMalformedRequestsAreRefused(t *testing.T) {
 		"no path":             lists([]string{"", "/"}, []string{"x"}, nil),
 		"no directory":        lists([]string{"/x"}, []string{"x"}, nil),
 		"a third head":        lists([]string{"/x", "/", "/"}, []string{"x"}, nil),
+		"a fourth head":       lists([]string{"/x", "/", wordTerminal, wordTerminal}, []string{"x"}, nil),
 		"a string too long":   binary.LittleEndian.AppendUint32(lists([]string{"/x"})[:4], maxRequestBytes+1),
 		"a list too long":     binary.LittleEndian.AppendUint32(nil, maxRequestBytes+1),
 		"more than announced": lists([]string{"/x", "/"}, []string{"x"}, []string{strings.Repeat("x", maxRequestBytes)}),

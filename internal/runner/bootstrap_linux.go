@@ -112,12 +112,14 @@ func Hold(r owner.Request) (*Held, error) {
 	control := os.NewFile(uintptr(pair[0]), "control")
 	direct, err := start(launch{
 		// The magic link is this program even when its file was replaced.
-		path:   "/proc/self/exe",
-		argv:   []string{"corral-runner"},
-		env:    []string{Select(verbBootstrap)},
-		dir:    "/",
-		files:  []*os.File{r.Stdio[0], r.Stdio[1], r.Stdio[2], theirs},
-		cgroup: -1,
+		path:  "/proc/self/exe",
+		argv:  []string{"corral-runner"},
+		env:   []string{Select(verbBootstrap)},
+		dir:   "/",
+		files: []*os.File{r.Stdio[0], r.Stdio[1], r.Stdio[2], theirs},
+		// Execve keeps session and terminal.
+		terminal: r.Terminal,
+		cgroup:   -1,
 	})
 	if err != nil {
 		_ = control.Close()
@@ -209,7 +211,7 @@ func readRecords(records []byte) error {
 // bits and the bytes as they are; names of files and variables need not be text.
 func WriteRequest(w io.Writer, r owner.Request) error {
 	buffered := bufio.NewWriter(w)
-	for _, list := range [][]string{{r.Path, r.Dir}, r.Argv, r.Env} {
+	for _, list := range [][]string{head(r), r.Argv, r.Env} {
 		writeUint32(buffered, len(list))
 		for _, s := range list {
 			writeUint32(buffered, len(s))
@@ -219,11 +221,22 @@ func WriteRequest(w io.Writer, r owner.Request) error {
 	return buffered.Flush()
 }
 
+// head is the first list of a request; wordTerminal in it is its Terminal.
+func head(r owner.Request) []string {
+	if r.Terminal {
+		return []string{r.Path, r.Dir, wordTerminal}
+	}
+	return []string{r.Path, r.Dir}
+}
+
+const wordTerminal = "terminal"
+
 // requestBytes is the length of what WriteRequest writes.
 func requestBytes(r owner.Request) int {
 	const prefix = 4
-	n := 3*prefix + prefix + len(r.Path) + prefix + len(r.Dir)
-	for _, list := range [][]string{r.Argv, r.Env} {
+	n := 0
+	for _, list := range [][]string{head(r), r.Argv, r.Env} {
+		n += prefix
 		for _, s := range list {
 			n += prefix + len(s)
 		}
@@ -239,16 +252,17 @@ func writeUint32(w *bufio.Writer, n int) {
 
 // ReadRequest is strict: what is not exactly a request is an error.
 func ReadRequest(r *bufio.Reader) (request owner.Request, err error) {
-	var head []string
-	for _, list := range []*[]string{&head, &request.Argv, &request.Env} {
+	var words []string
+	for _, list := range []*[]string{&words, &request.Argv, &request.Env} {
 		if *list, err = readStrings(r); err != nil {
 			return request, err
 		}
 	}
-	if len(head) != 2 || head[0] == "" || len(request.Argv) == 0 {
+	request.Terminal = len(words) == 3 && words[2] == wordTerminal
+	if len(words) != 2 && !request.Terminal || words[0] == "" || len(request.Argv) == 0 {
 		return request, errors.New("malformed request")
 	}
-	request.Path, request.Dir = head[0], head[1]
+	request.Path, request.Dir = words[0], words[1]
 	return request, nil
 }
 

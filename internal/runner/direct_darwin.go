@@ -25,7 +25,7 @@ func Start(r owner.Request) (*Direct, error) {
 			return nil, err
 		}
 	}
-	attr := &syscall.ProcAttr{Dir: r.Dir, Env: r.Env, Files: fds[:], Sys: &syscall.SysProcAttr{Setsid: true}}
+	attr := &syscall.ProcAttr{Dir: r.Dir, Env: r.Env, Files: fds[:], Sys: &syscall.SysProcAttr{Setsid: true, Setctty: r.Terminal}} // Ctty is 0
 	pid, _, err := syscall.StartProcess(r.Path, r.Argv, attr)
 	runtime.KeepAlive(r.Stdio)
 	if err != nil {

@@ -9,6 +9,8 @@ import (
 	"time"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/corral-world/corral/internal/process"
 )
 
 // unanswered is how long a supervisor may take to kill what it owns, before it
@@ -162,7 +164,7 @@ func (n *parent) endOrphans() {
 	killBelow(os.Getpid(), except)
 	// What they leave is our child, or below one: nothing has to be found twice.
 	for range 2 {
-		if len(descendants(os.Getpid(), except)) > 0 {
+		if len(process.Descendants(os.Getpid(), except)) > 0 {
 			return
 		}
 	}

@@ -18,7 +18,7 @@ import (
 //
 // Linux 5.4 (waitid on a pidfd).
 func Start(r owner.Request) (*Direct, error) {
-	return start(launch{path: r.Path, argv: r.Argv, env: r.Env, dir: r.Dir, files: r.Stdio[:], cgroup: -1})
+	return start(launch{path: r.Path, argv: r.Argv, env: r.Env, dir: r.Dir, files: r.Stdio[:], terminal: r.Terminal, cgroup: -1})
 }
 
 // StartIn is Start inside the cgroup v2 directory that dir is open on
@@ -29,17 +29,18 @@ func StartIn(dir *os.File, r owner.Request) (*Direct, error) {
 		return nil, err
 	}
 	defer runtime.KeepAlive(dir)
-	return start(launch{path: r.Path, argv: r.Argv, env: r.Env, dir: r.Dir, files: r.Stdio[:], cgroup: int(fd)})
+	return start(launch{path: r.Path, argv: r.Argv, env: r.Env, dir: r.Dir, files: r.Stdio[:], terminal: r.Terminal, cgroup: int(fd)})
 }
 
 // launch is what start starts.
 type launch struct {
-	path   string
-	argv   []string
-	env    []string
-	dir    string
-	files  []*os.File // by descriptor number
-	cgroup int        // a descriptor of a cgroup to start in; -1 for this process's
+	path     string
+	argv     []string
+	env      []string
+	dir      string
+	files    []*os.File // by descriptor number
+	terminal bool       // descriptor 0 becomes the session's controlling terminal
+	cgroup   int        // a descriptor of a cgroup to start in; -1 for this process's
 }
 
 func start(l launch) (*Direct, error) {
@@ -52,7 +53,7 @@ func start(l launch) (*Direct, error) {
 		fds[i] = fd
 	}
 	pidfd := -1
-	sys := &syscall.SysProcAttr{Setsid: true, PidFD: &pidfd}
+	sys := &syscall.SysProcAttr{Setsid: true, Setctty: l.terminal, PidFD: &pidfd} // Ctty is 0
 	if l.cgroup >= 0 {
 		sys.UseCgroupFD, sys.CgroupFD = true, l.cgroup
 	}

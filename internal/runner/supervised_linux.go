@@ -270,6 +270,9 @@ func (s *Supervised) listen() {
 	}
 }
 
+// PID implements [owner.Direct]. The supervisor reaps the target at its end.
+func (s *Supervised) PID() int { return s.target }
+
 // Wait implements [owner.Direct].
 func (s *Supervised) Wait() owner.Exit { <-s.ended; return s.exit }
 
@@ -324,7 +327,7 @@ func (s *Supervised) Signal(sig owner.Signal) error {
 // Members lists what lives below the supervisor, without the target.
 func (s *Supervised) Members() []seam.Member {
 	var members []seam.Member
-	for _, row := range descendants(s.supervisor, nil) {
+	for _, row := range process.Descendants(s.supervisor, nil) {
 		if row.PID == s.target {
 			continue
 		}

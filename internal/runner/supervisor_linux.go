@@ -123,7 +123,7 @@ func (s *supervisor) launch(r owner.Request) (pid int, step byte, err error) {
 		return 0, stepChdir, err
 	}
 	pid, err = startUnmasked(r.Path, r.Argv, &syscall.ProcAttr{
-		Env: r.Env, Files: []uintptr{0, 1, 2}, Sys: &syscall.SysProcAttr{Setsid: true},
+		Env: r.Env, Files: []uintptr{0, 1, 2}, Sys: &syscall.SysProcAttr{Setsid: true, Setctty: r.Terminal}, // Ctty is 0
 	})
 	if err != nil {
 		return 0, stepExec, err
@@ -148,7 +148,7 @@ func (s *supervisor) obey(commands *bufio.Reader) {
 			s.kill()
 			return
 		case command == commandTerminate:
-			for _, row := range descendants(os.Getpid(), nil) {
+			for _, row := range process.Descendants(os.Getpid(), nil) {
 				_ = row.Signal(unix.SIGTERM, unix.SIGCONT) // one that can't be has KILL to come
 			}
 		case command == commandKill:
@@ -211,33 +211,13 @@ func (s *supervisor) reap(target int) {
 	}
 }
 
-// descendants lists what lives below root, parents before children, without the
-// trees of those in except. One whose parent ends while it looks can be missed.
-func descendants(root int, except map[int]bool) []process.Row {
-	var found []process.Row
-	seen := map[int]bool{root: true}
-	for next := []int{root}; len(next) > 0; next = next[1:] {
-		for _, pid := range process.Children(next[0]) {
-			if seen[pid] || except[pid] {
-				continue
-			}
-			seen[pid] = true
-			if stat, err := process.ReadStat(pid); err == nil && !stat.Dead() {
-				found = append(found, process.Row{PID: pid, Stat: stat})
-				next = append(next, pid)
-			}
-		}
-	}
-	return found
-}
-
 // killBelow stops what it finds until it finds nothing new, so that nothing forks
 // meanwhile, and then kills all of it.
 func killBelow(root int, except map[int]bool) {
 	var stopped []process.Row
 	known := make(map[process.Identity]bool)
 	for range 16 {
-		fresh := slices.DeleteFunc(descendants(root, except), func(row process.Row) bool { return known[row.Identity()] })
+		fresh := slices.DeleteFunc(process.Descendants(root, except), func(row process.Row) bool { return known[row.Identity()] })
 		if len(fresh) == 0 {
 			break
 		}

@@ -47,7 +47,10 @@ type group struct {
 	proved bool
 }
 
-var _ owner.Owner = (*group)(nil)
+var (
+	_ owner.Owner    = (*group)(nil)
+	_ owner.Observer = (*group)(nil)
+)
 
 // leader is what group needs to know of its direct process.
 type leader interface {
@@ -205,6 +208,10 @@ func (g *group) Members(ctx context.Context) ([]seam.Member, error) {
 	}
 	return members, nil
 }
+
+// Observe implements [owner.Observer]: who is found now is known when it has
+// lost its parents.
+func (g *group) Observe() { _, _ = g.session.members() }
 
 // Close implements [owner.Owner]. A group leaves nothing behind.
 func (g *group) Close() error { return nil }

@@ -4,7 +4,10 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"os"
+	"slices"
+	"sync"
 
 	"golang.org/x/sys/unix"
 
@@ -28,6 +31,9 @@ func (g Group) Launch(_ context.Context, r owner.Request) (owner.Direct, owner.O
 		return nil, nil, err
 	}
 	s := &linuxSession{leader: direct, table: g.table}
+	if r.Terminal {
+		s.strays = make(map[process.Identity]bool)
+	}
 	// The leader is not reaped before the proof, so this reads its own entry.
 	if stat, err := process.ReadStat(direct.PID()); err == nil {
 		s.started = stat.Started
@@ -47,6 +53,14 @@ type linuxSession struct {
 	leader  *runner.Direct
 	table   *table
 	started uint64 // the leader's; 0 if it could not be read
+
+	// strays are descendants that were seen to have left the session, of the
+	// leader and of members. Nil where none are looked for: a terminal's range
+	// has them, because who works at a terminal for hours starts much there that
+	// detaches itself. Whoever left before a look, by a parent that had ended
+	// by then, is not among them.
+	mu     sync.Mutex // guards strays
+	strays map[process.Identity]bool
 }
 
 func (s *linuxSession) members() ([]member, error) {
@@ -56,6 +70,7 @@ func (s *linuxSession) members() ([]member, error) {
 	}
 	sid := s.leader.PID()
 	var members []member
+found:
 	for _, pid := range sessions[sid] {
 		stat, err := process.ReadStat(pid)
 		switch {
@@ -68,11 +83,52 @@ func (s *linuxSession) members() ([]member, error) {
 		case pid == sid && s.started != 0 && stat.Started != s.started:
 			// Someone else reaped the leader, and its number was given to the
 			// leader of another session: then nothing was left of this one.
-			return nil, nil
+			members = nil
+			break found
 		}
 		members = append(members, member{identity{pid, stat.Started}, stat.Group})
 	}
-	return members, nil
+	return append(members, s.findStrays(members)...), nil
+}
+
+// findStrays looks for descendants outside of the session. A process is known by
+// its start time, so none is adopted from a stranger that has a member's number.
+func (s *linuxSession) findStrays(members []member) []member {
+	if s.strays == nil {
+		return nil
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	roots := make([]process.Identity, 0, len(members)+len(s.strays))
+	for _, m := range members {
+		roots = append(roots, process.Identity{PID: m.pid, Started: m.started})
+	}
+	roots = slices.AppendSeq(roots, maps.Keys(s.strays))
+	seen := make(map[int]bool)
+	var found []member
+	for _, root := range roots {
+		stat, err := process.ReadStat(root.PID)
+		if err != nil || stat.Started != root.Started || stat.Dead() {
+			delete(s.strays, root)
+			continue
+		}
+		below := process.Descendants(root.PID, seen)
+		// Only now: the root was there all the time, so they are its own.
+		if again, err := process.ReadStat(root.PID); err != nil || again.Started != root.Started {
+			continue
+		}
+		for _, row := range append(below, process.Row{PID: root.PID, Stat: stat}) {
+			if seen[row.PID] {
+				continue
+			}
+			seen[row.PID] = true
+			if row.Session != s.leader.PID() {
+				s.strays[row.Identity()] = true
+				found = append(found, member{identity{row.PID, row.Started}, row.Group})
+			}
+		}
+	}
+	return found
 }
 
 func (s *linuxSession) last() (int, error) { return lastNumber() }

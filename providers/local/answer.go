@@ -49,7 +49,7 @@ func (a answers) describe(ctx context.Context, p *managed.Process) control.Range
 		Escapes:  c.Escapes,
 		Started:  p.Started(),
 		Detached: a.keeps,
-		Exited:   p.Exited(),
+		Exited:   p.Ended(),
 	}
 	if direct, ok := p.Direct.(interface{ PID() int }); ok && !r.Exited {
 		if m, alive := describeProcess(direct.PID()); alive {

@@ -322,6 +322,8 @@ func (r *memRange) Close() error { return nil }
 // memDirect observes a range's direct process.
 type memDirect struct{ p *MemProc }
 
+func (d memDirect) PID() int { return d.p.PID }
+
 func (d memDirect) Wait() owner.Exit {
 	<-d.p.done
 	return d.p.exit
