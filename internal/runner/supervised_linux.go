@@ -337,6 +337,3 @@ func (s *Supervised) Members() []seam.Member {
 	}
 	return members
 }
-
-// PID is the target's number.
-func (s *Supervised) PID() int { return s.target }

@@ -51,8 +51,8 @@ func (a answers) describe(ctx context.Context, p *managed.Process) control.Range
 		Detached: a.keeps,
 		Exited:   p.Ended(),
 	}
-	if direct, ok := p.Direct.(interface{ PID() int }); ok && !r.Exited {
-		if m, alive := describeProcess(direct.PID()); alive {
+	if !r.Exited {
+		if m, alive := describeProcess(p.Direct.PID()); alive {
 			r.Members = append(r.Members, control.Member(m))
 		}
 	}

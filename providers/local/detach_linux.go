@@ -110,7 +110,7 @@ func describeProcess(pid int) (seam.Member, bool) { return process.Describe(pid)
 
 // launchDetached has a keeper start the target. The keeper chooses the owner: a
 // launcher of this process would end with it.
-func (r *Runtime) launchDetached(ctx context.Context, _ owner.Launcher, name string, spec *seam.Spec) (*managed.Process, error) {
+func (r *Runtime) launchDetached(ctx context.Context, name string, spec *seam.Spec) (*managed.Process, error) {
 	refuse := func(code seam.Code, err error) (*managed.Process, error) {
 		return nil, &seam.OpError{Op: "spawn", Argv0: spec.Argv[0], Code: code, Err: err}
 	}
@@ -311,6 +311,9 @@ func (d *detached) listen() {
 	}
 }
 
+// PID implements [owner.Direct]. The keeper's pid namespace may be another.
+func (d *detached) PID() int { return 0 }
+
 // Wait implements [owner.Direct].
 func (d *detached) Wait() owner.Exit { <-d.exited; return d.exit }
 
@@ -455,7 +458,7 @@ func (k *keeper) run() error {
 	if refused != nil {
 		return refused
 	}
-	p, err := r.start(ctx, launcher, reserved, &spec, request)
+	p, err := r.launchRequest(ctx, launcher, reserved, &spec, request, func() (stdio, error) { return openStreams(&spec) })
 	r.starting.Done()
 	if err != nil {
 		return err

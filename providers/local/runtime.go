@@ -159,34 +159,29 @@ func (r *Runtime) Start(context.Context) error {
 	return nil
 }
 
-// SpawnTerminal implements [seam.Subprocess]. This host's terminals are not
-// built yet: it answers [seam.CodeUnsupported].
-func (r *Runtime) SpawnTerminal(_ context.Context, spec seam.TerminalSpec) (seam.Terminal, error) {
-	argv0 := ""
-	if len(spec.Argv) > 0 {
-		argv0 = spec.Argv[0]
-	}
-	return nil, &seam.OpError{Op: "spawn terminal", Argv0: argv0, Code: seam.CodeUnsupported, Err: errors.ErrUnsupported}
-}
-
 // Spawn implements [seam.Subprocess].
 func (r *Runtime) Spawn(ctx context.Context, spec seam.Spec) (seam.Process, error) {
 	if err := spec.Validate(filepath.IsAbs); err != nil {
 		return nil, err
 	}
+	p, err := r.start(ctx, &spec, func() (stdio, error) { return openStreams(&spec) })
+	if err != nil {
+		return nil, err
+	}
+	return p, nil
+}
+
+// start launches what a valid spec asks for, on what open opens.
+func (r *Runtime) start(ctx context.Context, spec *seam.Spec, open func() (stdio, error)) (*managed.Process, error) {
 	argv0 := spec.Argv[0]
 	if ctx.Err() != nil {
 		return nil, seam.Aborted(ctx, "spawn", argv0)
-	}
-	launch := r.launch
-	if spec.Detach {
-		launch = r.launchDetached
 	}
 	launcher, err := r.selection.choose(ctx)
 	if err != nil {
 		return nil, err
 	}
-	if err := permits(launcher.Containment(), &spec); err != nil {
+	if err := permits(launcher.Containment(), spec); err != nil {
 		return nil, err
 	}
 	name, refused := r.admit(spec.Name)
@@ -195,7 +190,13 @@ func (r *Runtime) Spawn(ctx context.Context, spec seam.Spec) (seam.Process, erro
 		return nil, refused
 	}
 	defer r.starting.Done()
-	p, launchErr := launch(ctx, launcher, name, &spec)
+	var p *managed.Process
+	var launchErr error
+	if spec.Detach {
+		p, launchErr = r.launchDetached(ctx, name, spec)
+	} else {
+		p, launchErr = r.launch(ctx, launcher, name, spec, open)
+	}
 	if launchErr != nil {
 		r.mu.Lock()
 		defer r.mu.Unlock()
@@ -271,24 +272,28 @@ func (r *Runtime) released(p *managed.Process, err error) {
 }
 
 // launch starts the target.
-func (r *Runtime) launch(ctx context.Context, launcher owner.Launcher, name string, spec *seam.Spec) (*managed.Process, error) {
+func (r *Runtime) launch(ctx context.Context, launcher owner.Launcher, name string, spec *seam.Spec, open func() (stdio, error)) (*managed.Process, error) {
 	request, err := r.resolve(ctx, spec)
 	if err != nil {
 		return nil, err
 	}
-	return r.start(ctx, launcher, name, spec, request)
+	return r.launchRequest(ctx, launcher, name, spec, request, open)
 }
 
-// start starts a target of which everything is known.
-func (r *Runtime) start(ctx context.Context, launcher owner.Launcher, name string, spec *seam.Spec, request owner.Request) (*managed.Process, error) {
+// launchRequest starts a target of which everything is known.
+func (r *Runtime) launchRequest(ctx context.Context, launcher owner.Launcher, name string, spec *seam.Spec, request owner.Request, open func() (stdio, error)) (*managed.Process, error) {
 	if err := r.prepare(ctx, launcher.Containment()); err != nil {
 		return nil, &seam.OpError{Op: "spawn", Argv0: spec.Argv[0], Code: seam.CodeIO, Err: err}
 	}
-	streams, err := openStreams(spec)
+	streams, err := open()
 	if err != nil {
-		return nil, &seam.OpError{Op: "spawn", Argv0: spec.Argv[0], Code: seam.CodeIO, Err: err}
+		code := seam.CodeIO
+		if errors.Is(err, errors.ErrUnsupported) {
+			code = seam.CodeUnsupported
+		}
+		return nil, &seam.OpError{Op: "spawn", Argv0: spec.Argv[0], Code: code, Err: err}
 	}
-	request.Stdio = streams.target
+	request.Stdio, request.Terminal = streams.files()
 	direct, own, err := launcher.Launch(ctx, request)
 	if script, ok := asScript(request, err); ok {
 		direct, own, err = launcher.Launch(ctx, script)

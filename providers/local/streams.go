@@ -8,6 +8,17 @@ import (
 	"github.com/corral-world/corral/seam"
 )
 
+// stdio is both ends of what a launch has for its standard streams.
+type stdio interface {
+	// files are the target's ends, and whether they are a terminal.
+	files() (target [3]*os.File, terminal bool)
+	// closeTarget closes the target's ends, after it has them or never will.
+	closeTarget()
+	closeOurs()
+	// hand gives our ends to who works with them.
+	hand(r *Runtime, spec *seam.Spec, params *managed.Params)
+}
+
 // streams are both ends of a launch's standard streams.
 type streams struct {
 	target [3]*os.File // the target's ends
@@ -39,7 +50,8 @@ func openStreams(spec *seam.Spec) (*streams, error) {
 	return s, nil
 }
 
-// closeTarget closes the target's ends, after it has them or never will.
+func (s *streams) files() (target [3]*os.File, terminal bool) { return s.target, false }
+
 func (s *streams) closeTarget() {
 	for i, f := range s.target {
 		if f != nil && !s.shared[i] {
@@ -56,7 +68,6 @@ func (s *streams) closeOurs() {
 	}
 }
 
-// hand gives our ends to who works with them.
 func (s *streams) hand(r *Runtime, spec *seam.Spec, params *managed.Params) {
 	switch spec.Stdin.Mode {
 	case seam.Pipe:

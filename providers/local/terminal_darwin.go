@@ -1,0 +1,37 @@
+package local
+
+import (
+	"golang.org/x/sys/unix"
+)
+
+const (
+	hasTerminals = true
+	getTermios   = unix.TIOCGETA
+)
+
+// device: nothing here has to be told from others.
+type device struct{}
+
+func identify(int) (device, error) { return device{}, nil }
+
+// inspectGroup: this system does not show what a process waits for.
+func inspectGroup(pgid int, _ device) (argv []string, waits, known bool) {
+	table, err := unix.SysctlKinfoProcSlice("kern.proc.pgrp", pgid)
+	if err != nil || len(table) == 0 {
+		return nil, false, false
+	}
+	return []string{unix.ByteSliceToString(table[0].Proc.P_comm[:])}, false, false
+}
+
+// sendKeySignal: the process group is signalled instead.
+func (t *tty) sendKeySignal(unix.Signal) (sent bool, err error) { return false, nil }
+
+// leader is the direct process, which is not reaped before its range is empty.
+type leader struct{ pid int }
+
+func findLeader(pid int) leader { return leader{pid} }
+
+func (leader) gone() bool { return false }
+
+// hangUp signals that the terminal is going.
+func (l leader) hangUp() { _ = unix.Kill(l.pid, unix.SIGHUP) }

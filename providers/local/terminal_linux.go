@@ -1,0 +1,73 @@
+package local
+
+import (
+	"os"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/corral-world/corral/internal/process"
+)
+
+const (
+	hasTerminals = true
+	getTermios   = unix.TCGETS
+)
+
+// device tells the terminal from others.
+type device = process.Terminal
+
+// identify says which terminal a descriptor of the target's end is.
+func identify(fd int) (device, error) {
+	var stat unix.Stat_t
+	if err := unix.Fstat(fd, &stat); err != nil {
+		return device{}, os.NewSyscallError("fstat", err)
+	}
+	return device{Dev: uint64(stat.Dev), Rdev: uint64(stat.Rdev)}, nil
+}
+
+func inspectGroup(pgid int, d device) (argv []string, waits, known bool) {
+	member, alive := process.Describe(pgid)
+	if !alive {
+		others, _ := process.GroupMembers(pgid)
+		for _, pid := range others {
+			if member, alive = process.Describe(pid); alive {
+				break
+			}
+		}
+	}
+	waits, known = process.WaitsForInput(pgid, d)
+	return member.Argv, waits, known
+}
+
+// sendKeySignal has the terminal send what its keys send (TIOCSIG): the group
+// that has the foreground at that moment gets it.
+func (t *tty) sendKeySignal(n unix.Signal) (sent bool, err error) {
+	err = t.control("ioctl TIOCSIG", func(fd int) error { return unix.IoctlSetInt(fd, unix.TIOCSIG, int(n)) })
+	return err == nil, err
+}
+
+// leader is the direct process, and not another that has its number.
+type leader struct{ process.Row }
+
+// findLeader looks at a process that was just started. Where it was reaped
+// already, the leader is nobody.
+func findLeader(pid int) leader {
+	stat, err := process.ReadStat(pid)
+	if err != nil {
+		return leader{}
+	}
+	return leader{process.Row{PID: pid, Stat: stat}}
+}
+
+// gone reports whether the system says that the process has ended.
+func (l leader) gone() bool {
+	stat, err := process.ReadStat(l.PID)
+	return err != nil || stat.Started != l.Started || stat.Dead()
+}
+
+// hangUp signals that the terminal is going.
+func (l leader) hangUp() {
+	if l.PID != 0 {
+		_ = l.Signal(unix.SIGHUP, unix.SIGCONT) // what it does not end has KILL to come
+	}
+}
