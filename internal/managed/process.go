@@ -43,8 +43,9 @@ type Params struct {
 	// the runtime: Direct and Owner answer at once from then on. See
 	// [Process.Abandon].
 	LetGo func()
-	// Exited, where it is not nil, is called once, when the direct result is
-	// known and before the range is observed further.
+
+	// Exited, where it is not nil, is called once, when the direct process has
+	// ended and before anyone learns of it.
 	Exited func()
 
 	// Insist, where it is not nil, is called once, after TERM was sent and while
@@ -163,10 +164,11 @@ func (p *Process) Output(s seam.Stream) seam.OutputReader {
 
 // observe sees the range to its end.
 func (p *Process) observe() {
-	p.latch(p.Direct.Wait())
+	exit := p.Direct.Wait()
 	if p.Exited != nil {
 		p.Exited()
 	}
+	p.latch(exit)
 	for {
 		err := p.Owner.WaitEmpty(context.Background())
 		if err == nil {
@@ -357,6 +359,27 @@ func (p *Process) fail(err error) {
 	p.failure = err
 	close(p.failed)
 	p.failed = make(chan struct{})
+}
+
+// End terminates the range and waits, as ctx allows, for the proof that it is
+// empty and for the end of everything that worked for it. The ending goes on
+// when ctx has ended.
+func (p *Process) End(ctx context.Context, cause error) error {
+	p.Terminate(cause)
+	if err := p.WaitEmpty(ctx); err != nil {
+		return err
+	}
+	select {
+	case <-p.done:
+		return nil
+	default:
+	}
+	select {
+	case <-p.done:
+		return nil
+	case <-ctx.Done():
+		return fmt.Errorf("wait for the end: %w", context.Cause(ctx))
+	}
 }
 
 // Survivors implements [seam.Process].

@@ -62,7 +62,7 @@ type terminal struct {
 	owner   owner.Owner
 	leader  leader
 
-	exited chan struct{} // closed once the direct result is latched
+	exited chan struct{} // closed once the direct process has ended
 
 	// calls is held shared by every call that uses the terminal, and exclusively
 	// while it is closed: then none is in flight. The direct process has ended
@@ -249,7 +249,7 @@ func (t *terminal) fail(op string, code seam.Code, err error) error {
 	return &seam.OpError{Op: op, Argv0: t.argv0, Code: code, Err: err}
 }
 
-// hasEnded asks the system where the result is not latched yet.
+// hasEnded asks the system where nobody was told yet.
 func (t *terminal) hasEnded() bool {
 	if t.hasExited() {
 		return true
@@ -263,19 +263,8 @@ func (t *terminal) Wait(ctx context.Context) (seam.Outcome, error) { return t.pr
 
 // Close implements [seam.Terminal].
 func (t *terminal) Close(ctx context.Context) error {
-	t.process.Terminate(seam.ErrTerminalClosed)
-	if err := t.process.WaitEmpty(ctx); err != nil {
+	if err := t.process.End(ctx, seam.ErrTerminalClosed); err != nil {
 		return fmt.Errorf("close terminal: %w", err)
 	}
-	select {
-	case <-t.process.Done():
-		return nil
-	default:
-	}
-	select {
-	case <-t.process.Done():
-		return nil
-	case <-ctx.Done():
-		return fmt.Errorf("close terminal: %w", context.Cause(ctx))
-	}
+	return nil
 }

@@ -267,4 +267,3 @@ func TestTerminalLosesNothing(t *testing.T) {
 		}
 	})
 }
-

@@ -112,7 +112,19 @@ func (e *memEnd) read(stop <-chan struct{}, b []byte) (n int, err error) {
 	return n, err
 }
 
-func (e *memEnd) write(stop <-chan struct{}, b []byte) (n int, err error) {
+// readNow reads what is there.
+func (e *memEnd) readNow(b []byte) (n int) {
+	p := e.pipe
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	n = copy(b, p.data)
+	p.data = p.data[n:]
+	p.change()
+	return n
+}
+
+// write calls taken, where it is not nil, with each part that the pipe takes.
+func (e *memEnd) write(stop <-chan struct{}, b []byte, taken func(part []byte)) (n int, err error) {
 	broken := false
 	err = e.do(stop, func(p *memPipe) bool {
 		if p.ends[readSide] == 0 {
@@ -123,6 +135,9 @@ func (e *memEnd) write(stop <-chan struct{}, b []byte) (n int, err error) {
 		p.data = append(p.data, part...)
 		n += len(part)
 		if len(part) > 0 {
+			if taken != nil {
+				taken(part)
+			}
 			p.change()
 		}
 		return n == len(b)
@@ -136,7 +151,7 @@ func (e *memEnd) write(stop <-chan struct{}, b []byte) (n int, err error) {
 // Read and Write are for the caller of the world; programs can be killed in
 // them and have their own.
 func (e *memEnd) Read(b []byte) (int, error)  { return e.read(nil, b) }
-func (e *memEnd) Write(b []byte) (int, error) { return e.write(nil, b) }
+func (e *memEnd) Write(b []byte) (int, error) { return e.write(nil, b, nil) }
 
 // Close closes the end. Closing it again gives fs.ErrClosed.
 func (e *memEnd) Close() error {

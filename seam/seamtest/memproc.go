@@ -37,6 +37,11 @@ type MemProc struct {
 	// StdinMode is what the launch made of stdin.
 	StdinMode seam.Mode
 
+	// Terminal is the other side of the terminal that the standard streams are;
+	// nil where they are none. Input arrives as it was typed, and nothing is
+	// echoed or translated.
+	Terminal *MemTerminal
+
 	world   *MemWorld
 	members *memRange
 	started time.Time
@@ -50,11 +55,12 @@ type MemProc struct {
 	term  chan struct{} // trapped TERM goes here; nil where it is not trapped
 	deaf  bool          // TERM is ignored
 	death seam.Signal   // the signal that ended it
+	left  *int          // the exit code that it was made to end with; nil where it was not
 	exit  owner.Exit    // valid once done is closed
 }
 
 // Signals that a world sends, and a program may end itself by.
-var memSignals = map[string]int{"SIGHUP": 1, "SIGINT": 2, "SIGKILL": 9, "SIGSEGV": 11, "SIGPIPE": 13, "SIGTERM": 15}
+var memSignals = map[string]int{"SIGHUP": 1, "SIGINT": 2, "SIGQUIT": 3, "SIGKILL": 9, "SIGSEGV": 11, "SIGPIPE": 13, "SIGTERM": 15}
 
 // Context ends when a signal ends the process.
 func (p *MemProc) Context() context.Context { return p.ctx }
@@ -131,7 +137,7 @@ func (p *MemProc) Go(child MemChild, program MemProgram) *MemProc {
 		c.Argv = child.Argv
 	}
 	if child.Streams {
-		c.StdinMode = p.StdinMode
+		c.StdinMode, c.Terminal = p.StdinMode, p.Terminal
 		for i, end := range p.ends {
 			if end != nil {
 				c.ends[i] = end.dup()
@@ -174,6 +180,9 @@ func (p *MemProc) finish(code int) {
 	p.members.remove(p)
 	p.mu.Lock()
 	defer p.mu.Unlock()
+	if p.left != nil {
+		code = *p.left
+	}
 	p.exit = owner.Exit{Code: code}
 	if p.death != (seam.Signal{}) {
 		p.exit = owner.Exit{Code: -1, Signal: p.death}
@@ -187,6 +196,16 @@ func (p *MemProc) closeEnds() {
 			_ = end.Close() // once only
 		}
 	}
+}
+
+// leave ends the process with an exit code, whatever its program does.
+func (p *MemProc) leave(code int) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.ctx.Err() == nil {
+		p.left = &code
+	}
+	p.kill()
 }
 
 func (p *MemProc) signal(sig owner.Signal) {
@@ -223,6 +242,9 @@ type memReader struct{ p *MemProc }
 
 func (r memReader) Read(b []byte) (n int, err error) {
 	if end := r.p.ends[0]; end != nil {
+		if t := r.p.Terminal; t != nil {
+			defer t.reads(r.p.PID)()
+		}
 		n, err = end.read(r.p.ctx.Done(), b)
 	} else {
 		err = io.EOF
@@ -240,7 +262,7 @@ type memWriter struct {
 
 func (w memWriter) Write(b []byte) (n int, err error) {
 	if end := w.p.ends[w.number]; end != nil {
-		n, err = end.write(w.p.ctx.Done(), b)
+		n, err = end.write(w.p.ctx.Done(), b, nil)
 	} else {
 		n = len(b)
 	}

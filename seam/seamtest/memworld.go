@@ -31,6 +31,11 @@ type MemConfig struct {
 	// [seam.Scrub]. PATH is /bin where it is not set.
 	Environ []string
 
+	// Terminal, where it is not nil, is called by SpawnTerminal before the program
+	// runs, with the other side of its terminal: a test keeps it to play what the
+	// program does not. It may block. Its error is SpawnTerminal's.
+	Terminal func(ctx context.Context, t *MemTerminal) error
+
 	// Containment is what launches say that they got. Zero: complete, of kind
 	// KindMemory, which is true.
 	Containment seam.Containment
@@ -41,8 +46,9 @@ type MemConfig struct {
 // provider. It passes [TestSubprocess], and works on the fake clock of
 // testing/synctest when it is made inside the bubble.
 //
-// It is the subprocess half of the world that World returns. It has no
-// terminals, can't enforce limits, and refuses Inherit and Detach.
+// It is the subprocess half of the world that World returns. It can't enforce
+// limits, and refuses Inherit and Detach. Its terminals are [MemTerminal]s, and
+// pass [TestTerminal].
 type MemWorld struct {
 	config MemConfig
 	base   []string // the scrubbed environment
@@ -108,23 +114,27 @@ func (m *MemWorld) Containment(ctx context.Context) (seam.Containment, error) {
 	return m.config.Containment, nil
 }
 
-// SpawnTerminal implements [seam.Subprocess].
-func (m *MemWorld) SpawnTerminal(context.Context, seam.TerminalSpec) (seam.Terminal, error) {
-	return nil, &seam.OpError{Op: "spawn terminal", Code: seam.CodeUnsupported}
-}
-
 // Spawn implements [seam.Subprocess].
 func (m *MemWorld) Spawn(ctx context.Context, spec seam.Spec) (seam.Process, error) {
 	if err := spec.Validate(path.IsAbs); err != nil {
 		return nil, err
 	}
-	refuse := func(code seam.Code, err error) (seam.Process, error) {
+	p, err := m.start(ctx, &spec, m.open)
+	if err != nil {
+		return nil, err
+	}
+	return p, nil
+}
+
+// start launches what a valid spec asks for, with the streams that open opens.
+func (m *MemWorld) start(ctx context.Context, spec *seam.Spec, open memOpen) (*managed.Process, error) {
+	refuse := func(code seam.Code, err error) (*managed.Process, error) {
 		return nil, &seam.OpError{Op: "spawn", Argv0: spec.Argv[0], Code: code, Err: err}
 	}
 	if ctx.Err() != nil {
 		return nil, seam.Aborted(ctx, "spawn", spec.Argv[0])
 	}
-	if field := m.unsupported(&spec); field != nil {
+	if field := m.unsupported(spec); field != nil {
 		return refuse(seam.CodeUnsupported, field)
 	}
 	if spec.Require == seam.CompleteContainment && !m.config.Containment.Complete {
@@ -143,8 +153,11 @@ func (m *MemWorld) Spawn(ctx context.Context, spec seam.Spec) (seam.Process, err
 		return refuse(seam.CodeOf(err), err)
 	}
 	defer m.starting.Done()
-	return m.launch(name, &spec, program, env), nil
+	return m.launch(name, spec, program, env, open), nil
 }
+
+// memOpen opens the streams of a launch.
+type memOpen func(spec *seam.Spec, direct *MemProc, params *managed.Params)
 
 // unsupported names what spec asks for and the world can't do.
 func (m *MemWorld) unsupported(spec *seam.Spec) *seam.FieldError {
@@ -187,7 +200,7 @@ func (m *MemWorld) admit(name string) (string, error) {
 }
 
 // launch starts a program that was admitted.
-func (m *MemWorld) launch(name string, spec *seam.Spec, program MemProgram, env []string) *managed.Process {
+func (m *MemWorld) launch(name string, spec *seam.Spec, program MemProgram, env []string, open memOpen) *managed.Process {
 	direct := &MemProc{Argv: slices.Clone(spec.Argv), Dir: spec.Dir, Env: env, StdinMode: spec.Stdin.Mode, world: m}
 	direct.members = &memRange{direct: direct, empty: make(chan struct{})}
 	params := managed.Params{
@@ -209,7 +222,7 @@ func (m *MemWorld) launch(name string, spec *seam.Spec, program MemProgram, env 
 			delete(m.live, p)
 		},
 	}
-	m.open(spec, direct, &params)
+	open(spec, direct, &params)
 	direct.start(program) // as the first member
 	p := managed.New(params)
 	m.mu.Lock()
