@@ -24,12 +24,17 @@ func platformVerbs() map[string]func([]string) {
 		"hold-pipe":              holdPipe,
 		"ignore-term":            ignoreTerm,
 		"kill-self":              killSelf,
+		"late":                   late,
+		"lines":                  lines,
 		"many":                   many,
 		"setsid":                 setsid,
+		"signals":                signals,
 		"stdin-kind":             stdinKind,
 		"survivor":               survivor,
 		"survivor-ignoring-term": survivorIgnoringTerm,
+		"terminal":               terminal,
 		"trap-term":              trapTerm,
+		"winch":                  winch,
 	}
 }
 

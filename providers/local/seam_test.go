@@ -28,7 +28,16 @@ func TestSubprocess(t *testing.T) {
 	for _, kind := range kindsHere(t, seam.KindScope, seam.KindCgroup, seam.KindReaper, seam.KindGroup) {
 		t.Run(string(kind), func(t *testing.T) {
 			need(t, kind)
-			testContract(t, kind)
+			seamtest.TestSubprocess(t, contract(t, kind))
+		})
+	}
+}
+
+func TestTerminal(t *testing.T) {
+	for _, kind := range kindsHere(t, seam.KindScope, seam.KindCgroup, seam.KindReaper, seam.KindGroup) {
+		t.Run(string(kind), func(t *testing.T) {
+			need(t, kind)
+			seamtest.TestTerminal(t, contract(t, kind))
 		})
 	}
 }
@@ -55,7 +64,8 @@ func need(t *testing.T, kind seam.Kind) {
 	}
 }
 
-func testContract(t *testing.T, kind seam.Kind) {
+// contract is what a runtime of a kind is held to.
+func contract(t *testing.T, kind seam.Kind) seamtest.SubprocessConfig {
 	const worldID = "test"
 	dir, err := filepath.EvalSymlinks(t.TempDir())
 	if err != nil {
@@ -69,7 +79,7 @@ func testContract(t *testing.T, kind seam.Kind) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	seamtest.TestSubprocess(t, seamtest.SubprocessConfig{
+	return seamtest.SubprocessConfig{
 		New: func() (seam.Subprocess, error) {
 			return local.New(local.Config{
 				WorldID:     worldID,
@@ -83,5 +93,5 @@ func testContract(t *testing.T, kind seam.Kind) {
 		Dir:       dir,
 		PlainFile: plain,
 		FS:        fs,
-	})
+	}
 }

@@ -77,6 +77,23 @@ var verbs = map[string]seamtest.MemProgram{
 		p.Kill(p.Argv[1])
 		return 0
 	},
+	"late": func(p *seamtest.MemProc) int {
+		child := p.Go(seamtest.MemChild{Streams: true}, func(c *seamtest.MemProc) int {
+			<-p.Done()
+			c.Sleep(50 * time.Millisecond)
+			c.Printf("late\n")
+			return sleep(c)
+		})
+		p.Printf("ready %d\n", child.PID)
+		return 0
+	},
+	"lines": func(p *seamtest.MemProc) int {
+		p.Printf("ready\n")
+		for in := bufio.NewScanner(p.Stdin); in.Scan(); {
+			p.Printf("got %q\n", in.Text())
+		}
+		return 0
+	},
 	"many": func(p *seamtest.MemProc) int {
 		for range number(p, 1) {
 			p.Go(seamtest.MemChild{}, sleep)
@@ -95,6 +112,19 @@ var verbs = map[string]seamtest.MemProgram{
 		}
 		return 0
 	},
+	"signals": func(p *seamtest.MemProc) int {
+		term, signals := p.TrapTerm(), p.Terminal.Signals()
+		p.Printf("ready\n")
+		for {
+			select {
+			case name := <-signals:
+				p.Printf("got %s\n", name)
+			case <-term:
+			case <-p.Context().Done():
+				return 0
+			}
+		}
+	},
 	"sleep": func(p *seamtest.MemProc) int {
 		p.Printf("ready\n")
 		return sleep(p)
@@ -112,6 +142,23 @@ var verbs = map[string]seamtest.MemProgram{
 	"survivor-ignoring-term": func(p *seamtest.MemProc) int {
 		p.Printf("ready %d\n", ignoring(p).PID)
 		return 0
+	},
+	"terminal": func(p *seamtest.MemProc) int {
+		cols, rows := p.Terminal.Size()
+		p.Printf("terminal %dx%d\n", cols, rows)
+		return 0
+	},
+	"winch": func(p *seamtest.MemProc) int {
+		p.Printf("ready\n")
+		for {
+			select {
+			case <-p.Terminal.Resized():
+				cols, rows := p.Terminal.Size()
+				p.Printf("size %dx%d\n", cols, rows)
+			case <-p.Context().Done():
+				return 0
+			}
+		}
 	},
 	"trap-term": func(p *seamtest.MemProc) int {
 		term := p.TrapTerm()

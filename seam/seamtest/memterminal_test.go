@@ -178,3 +178,17 @@ func TestMemTerminalSpawnFails(t *testing.T) {
 		}
 	})
 }
+
+func TestMemWorldTerminal(t *testing.T) { seamtest.TestTerminal(t, memSubprocess(seam.Containment{})) }
+
+func TestMemWorldTerminalOnFakeClock(t *testing.T) {
+	for name, containment := range map[string]seam.Containment{"complete": {}, "incomplete": incomplete} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				for _, violation := range seamtest.CheckTerminal(memSubprocess(containment)) {
+					t.Error(violation)
+				}
+			})
+		})
+	}
+}

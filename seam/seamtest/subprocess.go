@@ -77,7 +77,11 @@ func TestSubprocess(t *testing.T, cfg SubprocessConfig) {
 	if err := cfg.check(); err != nil {
 		t.Fatal(err)
 	}
-	for _, c := range subprocessCases() {
+	testCases(t, cfg, subprocessCases())
+}
+
+func testCases(t *testing.T, cfg SubprocessConfig, cases []subprocessCase) {
+	for _, c := range cases {
 		t.Run(c.name, func(t *testing.T) {
 			t.Parallel()
 			if reason := c.skip(cfg); reason != "" {
@@ -97,8 +101,12 @@ func CheckSubprocess(cfg SubprocessConfig) []Violation {
 	if err := cfg.check(); err != nil {
 		return []Violation{{Case: "config", Rule: "the suite is configured", Err: err}}
 	}
+	return checkCases(cfg, subprocessCases())
+}
+
+func checkCases(cfg SubprocessConfig, cases []subprocessCase) []Violation {
 	var violations []Violation
-	for _, c := range subprocessCases() {
+	for _, c := range cases {
 		if c.skip(cfg) != "" {
 			continue
 		}
@@ -110,9 +118,11 @@ func CheckSubprocess(cfg SubprocessConfig) []Violation {
 }
 
 // SubprocessCases returns the names of the cases in the order in which they run.
-func SubprocessCases() []string {
+func SubprocessCases() []string { return namesOf(subprocessCases()) }
+
+func namesOf(cases []subprocessCase) []string {
 	var names []string
-	for _, c := range subprocessCases() {
+	for _, c := range cases {
 		names = append(names, c.name)
 	}
 	return names
@@ -127,7 +137,7 @@ func (cfg SubprocessConfig) check() error {
 	if cfg.New == nil || cfg.Program == nil || cfg.Dir == "" || cfg.PlainFile == "" {
 		return errors.New("SubprocessConfig lacks New, Program, Dir or PlainFile")
 	}
-	names := SubprocessCases()
+	names := append(SubprocessCases(), TerminalCases()...)
 	for name, reason := range cfg.Omit {
 		if !slices.Contains(names, name) {
 			return fmt.Errorf("SubprocessConfig.Omit names no case: %q", name)
@@ -213,7 +223,8 @@ type processEnv struct {
 
 	mu        sync.Mutex
 	errs      []error
-	processes []seam.Process // that were spawned
+	processes []seam.Process  // that were spawned
+	terminals []seam.Terminal // likewise
 }
 
 func (e *processEnv) errorf(format string, args ...any) {
@@ -233,8 +244,13 @@ func (e *processEnv) end() {
 	ctx, cancel := context.WithTimeoutCause(context.Background(), e.Patience, errNoPatience)
 	defer cancel()
 	e.mu.Lock()
-	processes := slices.Clone(e.processes)
+	processes, terminals := slices.Clone(e.processes), slices.Clone(e.terminals)
 	e.mu.Unlock()
+	for _, t := range terminals {
+		if err := t.Close(ctx); err != nil {
+			e.errorf("terminal %s, after the case: %w", t.Name(), err)
+		}
+	}
 	for _, p := range processes {
 		p.Terminate(errCaseOver)
 	}

@@ -124,7 +124,7 @@ var brokenSpawns = []brokenHalf{
 		return asked(func(spec *seam.Spec) { spec.Limits = seam.Limits{} })
 	}},
 	{what: "terminals fail", fails: []string{"terminal"}, half: func() *half {
-		return &half{spawnTerminal: func() (seam.Terminal, error) { return nil, errBare }}
+		return &half{spawnTerminal: func(*half, context.Context, seam.TerminalSpec) (seam.Terminal, error) { return nil, errBare }}
 	}},
 	{what: "Close does nothing", fails: []string{"close-refuses", "close-ends", "close-ended-context", "close-pipes"}, half: func() *half {
 		return &half{close: func() error { return nil }}

@@ -21,7 +21,7 @@ type half struct {
 	*seamtest.MemWorld
 	spawn         func(h *half, ctx context.Context, spec seam.Spec) (seam.Process, error)
 	lookPath      func(h *half, ctx context.Context, name string, env seam.Env) (string, error)
-	spawnTerminal func() (seam.Terminal, error)
+	spawnTerminal func(h *half, ctx context.Context, spec seam.TerminalSpec) (seam.Terminal, error)
 	contain       func() seam.Containment
 	close         func() error
 	worldID       string
@@ -48,7 +48,7 @@ func (h *half) SpawnTerminal(ctx context.Context, spec seam.TerminalSpec) (seam.
 	if h.spawnTerminal == nil {
 		return h.MemWorld.SpawnTerminal(ctx, spec)
 	}
-	return h.spawnTerminal()
+	return h.spawnTerminal(h, ctx, spec)
 }
 
 func (h *half) Containment(ctx context.Context) (seam.Containment, error) {
@@ -247,20 +247,29 @@ type brokenHalf struct {
 }
 
 func TestBrokenSubprocess(t *testing.T) {
+	testBroken(t, slices.Concat(brokenSpawns, brokenStreams, brokenEndings, brokenRanges), seamtest.SubprocessCases(), seamtest.CheckSubprocess)
+}
+
+func TestBrokenTerminal(t *testing.T) {
+	testBroken(t, slices.Concat(brokenTerminalSpawns, brokenTerminals), seamtest.TerminalCases(), seamtest.CheckTerminal)
+}
+
+// testBroken sees to it that every one of the cases fails for something.
+func testBroken(t *testing.T, halves []brokenHalf, cases []string, run func(seamtest.SubprocessConfig) []seamtest.Violation) {
 	caught := make(map[string]bool)
-	for _, b := range slices.Concat(brokenSpawns, brokenStreams, brokenEndings, brokenRanges) {
+	for _, b := range halves {
 		for _, name := range b.fails {
 			caught[name] = true
 		}
 		t.Run(strings.ReplaceAll(b.what, " ", "-"), func(t *testing.T) {
 			t.Parallel()
 			synctest.Test(t, func(t *testing.T) {
-				check(t, b)
+				check(t, b, cases, run)
 				time.Sleep(2 * lifetime) // what was abandoned ends; the clock is fake
 			})
 		})
 	}
-	for _, name := range seamtest.SubprocessCases() {
+	for _, name := range cases {
 		if !caught[name] {
 			t.Errorf("no broken half fails %q: what does it check?", name)
 		}
@@ -268,7 +277,7 @@ func TestBrokenSubprocess(t *testing.T) {
 }
 
 // check runs the cases that b has to fail.
-func check(t *testing.T, b brokenHalf) {
+func check(t *testing.T, b brokenHalf, cases []string, run func(seamtest.SubprocessConfig) []seamtest.Violation) {
 	cfg := memSubprocess(b.containment)
 	conforming := cfg.New
 	cfg.New = func() (seam.Subprocess, error) {
@@ -279,13 +288,13 @@ func check(t *testing.T, b brokenHalf) {
 	}
 	cfg.Close = func(ctx context.Context, s seam.Subprocess) error { return s.(*half).Close(ctx) }
 	cfg.Omit = make(map[string]string)
-	for _, name := range seamtest.SubprocessCases() {
+	for _, name := range cases {
 		if !slices.Contains(b.fails, name) {
 			cfg.Omit[name] = "it says nothing about " + b.what
 		}
 	}
 	failed := make(map[string]bool)
-	for _, violation := range seamtest.CheckSubprocess(cfg) {
+	for _, violation := range run(cfg) {
 		failed[violation.Case] = true
 		t.Logf("%v", violation)
 		if violation.Rule == "" {
