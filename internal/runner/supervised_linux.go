@@ -113,6 +113,9 @@ func (s *Supervised) giveUp() {
 		_, _ = io.Copy(io.Discard, s.control)
 	}
 	_ = s.control.Close()
+	if s.handle != nil {
+		s.handle.Close()
+	}
 }
 
 // ControlPair makes a control socket. Our end goes into the poller.

@@ -81,7 +81,7 @@ func lines([]string) {
 func late(args []string) {
 	if len(args) > 0 {
 		_, _ = io.Copy(io.Discard, os.NewFile(3, "parent")) // it ends with the parent
-		time.Sleep(50 * time.Millisecond) //nolint:forbidigo // the moment
+		time.Sleep(50 * time.Millisecond)                   //nolint:forbidigo // the moment
 		fmt.Println("late")
 		rest()
 	}

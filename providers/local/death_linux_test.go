@@ -5,6 +5,7 @@ import (
 	"bytes"
 	"errors"
 	"fmt"
+	"io"
 	"math/rand/v2"
 	"os"
 	"os/exec"
@@ -27,6 +28,7 @@ const (
 	doomedKind   = "TEST_DOOMED_KIND"
 	doomedMarker = "TEST_DOOMED_MARKER"
 	doomedCount  = "TEST_DOOMED_COUNT"
+	doomedOnTTYs = "TEST_DOOMED_ON_TERMINALS"
 	doomedRanges = 10
 )
 
@@ -47,21 +49,23 @@ func TestKilledOwnersLeaveNothing(t *testing.T) {
 		name  string
 		kinds []seam.Kind
 		kill  []func(*doomed) []int
-		left  int // of doomedRanges that go on, as they should
+		left  int  // of doomedRanges that go on, as they should
+		ttys  bool // the ranges are those of terminals
 	}{
-		{"the harness", []seam.Kind{seam.KindScope, seam.KindCgroup, seam.KindReaper}, []func(*doomed) []int{harness}, 0},
-		{"the harness and its guardian", native, []func(*doomed) []int{harness, guardian}, 0},
-		{"the guardian and its harness", native, []func(*doomed) []int{guardian, harness}, 0},
-		{"the nursery", []seam.Kind{seam.KindReaper}, []func(*doomed) []int{nursery}, 0},
-		{"one supervisor", []seam.Kind{seam.KindReaper}, []func(*doomed) []int{supervisor}, doomedRanges - 1},
-		{"every supervisor", []seam.Kind{seam.KindReaper}, []func(*doomed) []int{supervisors}, 0},
-		{"the harness and the nursery", []seam.Kind{seam.KindReaper}, []func(*doomed) []int{harness, nursery}, 0},
-		{"the harness and every supervisor", []seam.Kind{seam.KindReaper}, []func(*doomed) []int{harness, supervisors}, 0},
+		{"the harness", []seam.Kind{seam.KindScope, seam.KindCgroup, seam.KindReaper}, []func(*doomed) []int{harness}, 0, false},
+		{"the harness of terminals", []seam.Kind{seam.KindScope, seam.KindCgroup, seam.KindReaper}, []func(*doomed) []int{harness}, 0, true},
+		{"the harness and its guardian", native, []func(*doomed) []int{harness, guardian}, 0, false},
+		{"the guardian and its harness", native, []func(*doomed) []int{guardian, harness}, 0, false},
+		{"the nursery", []seam.Kind{seam.KindReaper}, []func(*doomed) []int{nursery}, 0, false},
+		{"one supervisor", []seam.Kind{seam.KindReaper}, []func(*doomed) []int{supervisor}, doomedRanges - 1, false},
+		{"every supervisor", []seam.Kind{seam.KindReaper}, []func(*doomed) []int{supervisors}, 0, false},
+		{"the harness and the nursery", []seam.Kind{seam.KindReaper}, []func(*doomed) []int{harness, nursery}, 0, false},
+		{"the harness and every supervisor", []seam.Kind{seam.KindReaper}, []func(*doomed) []int{harness, supervisors}, 0, false},
 	} {
 		for _, kind := range kindsHere(t, c.kinds...) {
 			t.Run(c.name+"/"+string(kind), func(t *testing.T) {
 				need(t, kind)
-				d := startDoomed(t, kind, doomedRanges)
+				d := startDoomed(t, kind, doomedRanges, c.ttys)
 				var victims []int
 				for _, choose := range c.kill {
 					victims = append(victims, choose(d)...)
@@ -93,18 +97,30 @@ func beDoomed(t *testing.T, kind seam.Kind, marker string) {
 		t.Fatal(err)
 	}
 	for range ranges {
-		script := `trap "" TERM; setsid sh -c 'trap "" TERM; echo up; exec sleep ` + marker + `' & wait`
-		p, err := r.Spawn(t.Context(), seam.Spec{
-			Argv: []string{"sh", "-c", script}, Dir: "/", Grace: time.Minute, Stdout: seam.Output{Mode: seam.Pipe}})
+		argv := []string{"sh", "-c", `trap "" TERM HUP; setsid sh -c 'trap "" TERM HUP; echo up; exec sleep ` + marker + `' & wait`}
+		line, err := bufio.NewReader(startDoomedRange(t, r, argv)).ReadString('\n')
 		if err != nil {
-			t.Fatal(err)
-		}
-		if line, err := bufio.NewReader(p.Stdout()).ReadString('\n'); err != nil {
 			t.Fatalf("%q, %v", line, err)
 		}
 	}
 	fmt.Println("ready")
 	<-t.Context().Done()
+}
+
+// startDoomedRange returns its output.
+func startDoomedRange(t *testing.T, r *local.Runtime, argv []string) io.Reader {
+	if os.Getenv(doomedOnTTYs) != "" {
+		terminal, err := r.SpawnTerminal(t.Context(), seam.TerminalSpec{Argv: argv, Dir: "/", Cols: 80, Rows: 24, Grace: time.Minute})
+		if err != nil {
+			t.Fatal(err)
+		}
+		return terminal
+	}
+	p, err := r.Spawn(t.Context(), seam.Spec{Argv: argv, Dir: "/", Grace: time.Minute, Stdout: seam.Output{Mode: seam.Pipe}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return p.Stdout()
 }
 
 // doomed is a harness that is about to be killed.
@@ -113,7 +129,7 @@ type doomed struct {
 	marker string
 }
 
-func startDoomed(t testing.TB, kind seam.Kind, ranges int) *doomed {
+func startDoomed(t testing.TB, kind seam.Kind, ranges int, ttys bool) *doomed {
 	t.Helper()
 	executable, err := os.Executable()
 	if err != nil {
@@ -122,6 +138,9 @@ func startDoomed(t testing.TB, kind seam.Kind, ranges int) *doomed {
 	d := &doomed{marker: fmt.Sprintf("600.%09d", rand.IntN(1e9))}
 	cmd := exec.Command(executable, "-test.run=^TestKilledOwnersLeaveNothing$", "-test.count=1")
 	cmd.Env = append(os.Environ(), doomedKind+"="+string(kind), doomedMarker+"="+d.marker, doomedCount+"="+strconv.Itoa(ranges))
+	if ttys {
+		cmd.Env = append(cmd.Env, doomedOnTTYs+"=1")
+	}
 	cmd.Stderr = os.Stderr
 	stdout, err := cmd.StdoutPipe()
 	if err != nil {
@@ -215,7 +234,7 @@ func BenchmarkDeath(b *testing.B) {
 			var took []time.Duration
 			for b.Loop() {
 				b.StopTimer()
-				d := startDoomed(b, kind, ranges)
+				d := startDoomed(b, kind, ranges, false)
 				handles := d.payloads(b, ranges)
 				b.StartTimer()
 				took = append(took, timed(func() {

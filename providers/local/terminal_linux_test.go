@@ -6,7 +6,9 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"os"
 	"regexp"
+	"runtime"
 	"slices"
 	"sync"
 	"testing"
@@ -157,7 +159,7 @@ func (s *screen) waitExit() seam.Outcome {
 	return outcome
 }
 
-// closeNow closes and tells how long that took.
+// closeNow closes, and tells how long that took.
 func (s *screen) closeNow() time.Duration {
 	s.t.Helper()
 	began := time.Now()
@@ -216,24 +218,6 @@ func TestTerminalJobControl(t *testing.T) {
 	})
 }
 
-// An interactive shell at its prompt takes no notice of TERM, and is hung up:
-// Close does not wait out the grace. What shells leave behind is ended as well.
-func TestTerminalClose(t *testing.T) {
-	onTerminals(t, func(t *testing.T, r *local.Runtime, kind seam.Kind) {
-		spec := terminalSpec(shellArgv...)
-		spec.Grace = time.Minute
-		s := openScreenOf(t, r, spec)
-		s.waitFor(`\$ $`)
-		if took := s.closeNow(); took > spec.Grace/2 {
-			t.Errorf("closing an idle shell took %v", took)
-		}
-		outcome := s.waitExit()
-		if outcome.End != seam.EndTerminated || !errors.Is(outcome.Cause, seam.ErrTerminalClosed) {
-			t.Errorf("outcome %+v", outcome)
-		}
-	})
-}
-
 // Resizes are told to the foreground.
 func TestTerminalResize(t *testing.T) {
 	onTerminals(t, func(t *testing.T, r *local.Runtime, _ seam.Kind) {
@@ -248,22 +232,98 @@ func TestTerminalResize(t *testing.T) {
 
 // What a command prints just before its end is not lost.
 func TestTerminalLosesNothing(t *testing.T) {
-	const bytesEach, rounds = 20_000, 200
-	onTerminals(t, func(t *testing.T, r *local.Runtime, kind seam.Kind) {
-		n := rounds
-		if kind == seam.KindScope || kind == seam.KindReaper {
-			n = rounds / 4 // they start slower, and share the rest
-		}
-		for range n {
-			terminal, err := r.SpawnTerminal(t.Context(), terminalSpec("sh", "-c", fmt.Sprintf("head -c %d /dev/zero | tr '\\0' a; exit 7", bytesEach)))
+	const length, rounds = 20_000, 200
+	script := fmt.Sprintf("head -c %d /dev/zero | tr '\\0' a; exit 7", length)
+	onTerminals(t, func(t *testing.T, r *local.Runtime, _ seam.Kind) {
+		for range rounds {
+			terminal, err := r.SpawnTerminal(t.Context(), terminalSpec("sh", "-c", script))
 			if err != nil {
 				t.Fatal(err)
 			}
-
 			got, err := io.ReadAll(terminal)
-			if err != nil || len(got) != bytesEach || bytes.ContainsFunc(got, func(r rune) bool { return r != 'a' }) {
+			if err != nil || !bytes.Equal(got, bytes.Repeat([]byte{'a'}, length)) {
 				t.Fatalf("read %d bytes, %v", len(got), err)
+			}
+			if outcome, err := terminal.Wait(t.Context()); err != nil || outcome.ExitCode != 7 {
+				t.Fatalf("outcome %+v, %v", outcome, err)
 			}
 		}
 	})
+}
+
+// That nobody has the terminal open is not the end of its output, as long as
+// the command may open it again.
+func TestTerminalReopened(t *testing.T) {
+	onTerminals(t, func(t *testing.T, r *local.Runtime, _ seam.Kind) {
+		s := openScreen(t, r, "sh", "-c", `echo before; exec <&- >&- 2>&-; sleep .2; echo back >/dev/tty; sleep .2; echo again >/dev/tty`)
+		s.waitFor("before\r\nback\r\nagain\r\n")
+		if outcome := s.waitExit(); !outcome.Success() {
+			t.Errorf("outcome %+v", outcome)
+		}
+	})
+}
+
+// A member that holds the terminal does not hold up the end of the command.
+func TestTerminalHeldByJob(t *testing.T) {
+	onTerminals(t, func(t *testing.T, r *local.Runtime, _ seam.Kind) {
+		s := openScreen(t, r, shellArgv...)
+		s.waitFor(`\$ $`)
+		s.typeIn("sleep 600 & exit 1\n")
+		if outcome := s.waitExit(); outcome.ExitCode != 1 || outcome.End != seam.EndExited {
+			t.Errorf("outcome %+v", outcome)
+		}
+		select {
+		case <-s.ended:
+		case <-time.After(patience):
+			t.Error("its output has not ended")
+		}
+	})
+}
+
+// Neither terminals nor failed starts of them leave descriptors, terminals or
+// goroutines behind.
+func TestTerminalsLeaveNothing(t *testing.T) {
+	onTerminals(t, func(t *testing.T, r *local.Runtime, kind seam.Kind) {
+		rounds := 600
+		if kind == seam.KindScope || kind == seam.KindReaper {
+			rounds = 100 // they take longer to start, and share the rest
+		}
+		open := func(argv ...string) {
+			terminal, err := r.SpawnTerminal(t.Context(), terminalSpec(argv...))
+			if err != nil {
+				return
+			}
+			if err := terminal.Close(t.Context()); err != nil {
+				t.Fatal(err)
+			}
+		}
+		open("sleep", "600") // what the first costs stays
+		descriptors, terminals := entries(t, "/proc/self/fd"), entries(t, "/dev/pts")
+		goroutines := runtime.NumGoroutine()
+		for range rounds {
+			open("sleep", "600")
+		}
+		for i := range rounds {
+			open([]string{"/nowhere/to/be/found", "/etc/passwd", "/dev"}[i%3])
+		}
+		// Others on this host may open and close terminals meanwhile.
+		if got := entries(t, "/proc/self/fd"); got != descriptors {
+			t.Errorf("%d descriptors, before %d", got, descriptors)
+		}
+		if got := entries(t, "/dev/pts"); got > terminals+rounds/10 {
+			t.Errorf("%d terminals, before %d", got, terminals)
+		}
+		if got := runtime.NumGoroutine(); got > goroutines+5 {
+			t.Errorf("%d goroutines, before %d", got, goroutines)
+		}
+	})
+}
+
+func entries(t *testing.T, dir string) int {
+	t.Helper()
+	list, err := os.ReadDir(dir)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return len(list)
 }
