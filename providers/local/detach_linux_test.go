@@ -32,9 +32,9 @@ func detachedSpec(name, marker string, ignoresTerm bool) seam.Spec {
 
 func newMarker() string { return fmt.Sprintf("600.%09d", time.Now().UnixNano()%1e9) }
 
-// keeperOf waits until a detached range has so many members, and returns who
-// answers for it.
-func keeperOf(t *testing.T, name string, members int) *control.Runtime {
+// keeperOf waits until the command of a detached range and its child run, and
+// returns who answers for it.
+func keeperOf(t *testing.T, name string) *control.Runtime {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 	defer cancel()
@@ -45,7 +45,7 @@ func keeperOf(t *testing.T, name string, members int) *control.Runtime {
 		}
 		for i, r := range runtimes {
 			for _, found := range r.Ranges {
-				if found.Name == name && found.Detached && len(found.Members) == members {
+				if found.Name == name && found.Detached && len(found.Members) == 2 {
 					return &runtimes[i]
 				}
 			}
@@ -98,7 +98,7 @@ func TestDetachedOutlivesItsRuntime(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			keeper := keeperOf(t, name, 2)
+			keeper := keeperOf(t, name)
 			if members, err := p.Survivors(t.Context()); err != nil || len(members) != 1 {
 				t.Errorf("survivors %v, %v", members, err)
 			}
@@ -107,7 +107,7 @@ func TestDetachedOutlivesItsRuntime(t *testing.T) {
 				t.Errorf("after Close: %v", err)
 			}
 			p.Terminate(nil) // it is not ours any more
-			keeperOf(t, name, 2)
+			keeperOf(t, name)
 			began := time.Now()
 			if err := keeper.Stop(t.Context(), name, force); err != nil {
 				t.Error(err)
@@ -148,7 +148,7 @@ func TestDetachedIsAProcess(t *testing.T) {
 		if p, err = r.Spawn(t.Context(), detachedSpec("", marker, true)); err != nil {
 			t.Fatal(err)
 		}
-		keeperOf(t, p.Name(), 2)
+		keeperOf(t, p.Name())
 		p.Terminate(errEnough)
 		if err := p.WaitEmpty(t.Context()); err != nil {
 			t.Error(err)
@@ -180,7 +180,7 @@ func TestDetachedStartsThatFail(t *testing.T) {
 		if _, err := r.Spawn(t.Context(), detachedSpec(name, marker, false)); err != nil {
 			t.Fatal(err)
 		}
-		keeper := keeperOf(t, name, 2)
+		keeper := keeperOf(t, name)
 		other := openRuntime(t, config) // to which the name is not known
 		for _, c := range []struct {
 			name   string
@@ -271,7 +271,7 @@ func TestDetachedAndKilledOwners(t *testing.T) {
 		for lines := bufio.NewScanner(stdout); lines.Scan() && lines.Text() != "ready"; {
 			t.Log(lines.Text())
 		}
-		keeperOf(t, name, 2)
+		keeperOf(t, name)
 		d := &doomed{pid: cmd.Process.Pid}
 		for _, pid := range append(d.guardians(), append(d.runners(d.pid), d.pid)...) {
 			if err := syscall.Kill(pid, syscall.SIGKILL); err != nil && !errors.Is(err, syscall.ESRCH) {
@@ -279,7 +279,7 @@ func TestDetachedAndKilledOwners(t *testing.T) {
 			}
 		}
 		_ = cmd.Wait() // killed
-		keeper := keeperOf(t, name, 2)
+		keeper := keeperOf(t, name)
 		if err := syscall.Kill(keeper.Owner, syscall.SIGKILL); err != nil {
 			t.Fatal(err)
 		}
