@@ -65,8 +65,11 @@ func (inv *invocation) psCommand() *cobra.Command {
 
 func (inv *invocation) ps(ctx context.Context) error {
 	runtimes, err := control.Runtimes(ctx)
-	if err != nil {
+	if err != nil && len(runtimes) == 0 {
 		return fmt.Errorf("list ranges: %w", err)
+	}
+	if err != nil {
+		inv.console.line("corral: " + err.Error()) // the others have answered
 	}
 	report := psReport{Ranges: []rangeReport{}, Silent: []silentReport{}}
 	for _, r := range runtimes {

@@ -9,6 +9,7 @@ import (
 	"net"
 	"os"
 	"os/signal"
+	"strconv"
 	"strings"
 	"sync"
 	"syscall"
@@ -29,7 +30,9 @@ import (
 // A detached range has a keeper: a process of this program that owns it as any
 // runtime would, answers for it by name, and ends with it. It is the main process
 // of a delegated unit, or, where no manager is to be had, an orphan in this
-// process's cgroup. Inside a Corral range it stays inside, and ends with that.
+// process's cgroup. Inside a Corral range it stays inside, and ends with that. In a
+// unit the target has the harness's umask, and the limits and supplementary
+// groups of the manager.
 //
 //	harness                               keeper
 //	  | -- options, request -----------------> | takes the name, starts the target
@@ -61,6 +64,7 @@ type keepOptions struct {
 	SpillDir string
 	Kind     seam.Kind // forced; "" for the strongest
 	Unit     bool      // its cgroup is a delegated unit of its own
+	Umask    int       // of a keeper in a unit: it is no child of the harness
 	Grace    time.Duration
 	Limits   seam.Limits
 	Require  seam.Completeness
@@ -110,7 +114,7 @@ func describeProcess(pid int) (seam.Member, bool) { return process.Describe(pid)
 
 // launchDetached has a keeper start the target. The keeper chooses the owner: a
 // launcher of this process would end with it.
-func (r *Runtime) launchDetached(ctx context.Context, name string, spec *seam.Spec) (*managed.Process, error) {
+func (r *Runtime) launchDetached(ctx context.Context, launcher owner.Launcher, name string, spec *seam.Spec) (*managed.Process, error) {
 	refuse := func(code seam.Code, err error) (*managed.Process, error) {
 		return nil, &seam.OpError{Op: "spawn", Argv0: spec.Argv[0], Code: code, Err: err}
 	}
@@ -122,10 +126,8 @@ func (r *Runtime) launchDetached(ctx context.Context, name string, spec *seam.Sp
 	if err != nil {
 		return nil, err
 	}
-	if !r.config.KeepInheritable {
-		if err := cleanInheritable(); err != nil {
-			return refuse(seam.CodeIO, err)
-		}
+	if err := r.prepare(ctx, launcher.Containment()); err != nil {
+		return refuse(seam.CodeIO, err)
 	}
 	ctx, cancel := context.WithTimeoutCause(ctx, keepTime, fmt.Errorf("no answer of the keeper for %v", keepTime))
 	defer cancel()
@@ -154,8 +156,13 @@ func (r *Runtime) launchDetached(ctx context.Context, name string, spec *seam.Sp
 	if err != nil {
 		// Whatever it has started it ends, for want of K, and then itself.
 		_ = conn.CloseWrite()
-		_ = conn.SetDeadline(time.Now().Add(spec.Grace + keepTime))
-		for d.events.Decode(new(keepEvent)) == nil {
+		_ = conn.SetDeadline(time.Now().Add(keepTime))
+		endErr := error(nil)
+		for endErr == nil {
+			endErr = d.events.Decode(new(keepEvent))
+		}
+		if errors.Is(endErr, os.ErrDeadlineExceeded) {
+			err = errors.Join(err, fmt.Errorf("its keeper did not end within %v", keepTime))
 		}
 		return nil, errors.Join(err, conn.Close())
 	}
@@ -191,6 +198,9 @@ func (r *Runtime) startKeeper(ctx context.Context, options *keepOptions) (*net.U
 	}
 	if manager != nil {
 		options.Unit = true
+		if options.Umask, err = umask(); err != nil {
+			return nil, errors.Join(err, pair.ours.Close())
+		}
 		unit := unitPrefix + "detached-" + options.Name + ".service"
 		err = manager.StartTransient(ctx, unit, keeperUnit(options.Name, pair.theirs))
 	} else {
@@ -224,6 +234,22 @@ func keeperUnit(name string, stdin *os.File) []systemd.Property {
 		{Name: "SendSIGKILL", Value: true},
 		{Name: "OOMPolicy", Value: "continue"},
 	}
+}
+
+// umask is this process's, which a process can't read without changing it but
+// from proc(5) (Linux 4.7).
+func umask() (int, error) {
+	status, err := os.ReadFile("/proc/self/status")
+	if err != nil {
+		return 0, err
+	}
+	for line := range strings.Lines(string(status)) {
+		if value, ok := strings.CutPrefix(line, "Umask:"); ok {
+			mask, err := strconv.ParseInt(strings.TrimSpace(value), 8, 32)
+			return int(mask), err
+		}
+	}
+	return 0, errors.New("/proc/self/status has no Umask")
 }
 
 // pairOfSockets are both ends of a connection.
@@ -423,6 +449,9 @@ func (k *keeper) run() error {
 	request, err := runner.ReadRequest(commands)
 	if err != nil {
 		return err
+	}
+	if options.Unit {
+		unix.Umask(options.Umask)
 	}
 	name, err := control.At(options.Registry).Reserve(options.Name)
 	if errors.Is(err, control.ErrNameInUse) {

@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"os"
 	"os/exec"
+	"path/filepath"
 	"slices"
 	"strings"
 	"syscall"
@@ -124,6 +125,38 @@ func TestDetachedOutlivesItsRuntime(t *testing.T) {
 			if stat, err := process.ReadStat(keeper.Owner); err == nil && !stat.Dead() {
 				t.Error("its keeper lives")
 			}
+		}
+	})
+}
+
+// What a detached target is depends on the harness, not on its keeper.
+func TestDetachedTargetIsTheHarnesss(t *testing.T) {
+	onDetachable(t, func(t *testing.T, config local.Config) {
+		config.Environ = []string{"PATH=" + os.Getenv("PATH"), "no name", "CORRAL=1"}
+		r := openRuntime(t, config)
+		file := filepath.Join(t.TempDir(), "facts")
+		old := syscall.Umask(0o027)
+		p, err := r.Spawn(t.Context(), seam.Spec{
+			Argv: []string{"sh", "-c", `(umask; pwd; tr '\0' '\n' </proc/self/environ; ls /proc/self/fd; grep Sig[BI] /proc/self/status) >` + file},
+			Dir:  "/usr", Env: seam.Env{seam.Set("A", "\xff")}, Grace: time.Second, Detach: true})
+		syscall.Umask(old)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if got, err := p.Wait(t.Context()); err != nil || !got.Success() {
+			t.Errorf("got %+v, %v", got, err)
+		}
+		facts, err := os.ReadFile(file)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, want := range []string{"0027\n", "\n/usr\n", "\nno name\n", "\nA=\xff\n", "\n0\n1\n2\n3\n", "SigBlk:\t0000000000000000", "SigIgn:\t0000000000000000"} {
+			if !strings.Contains(string(facts), want) {
+				t.Errorf("no %q in %q", want, facts)
+			}
+		}
+		if strings.Contains(string(facts), "CORRAL_RUNNER") {
+			t.Errorf("it is told of the runner: %q", facts)
 		}
 	})
 }

@@ -6,6 +6,7 @@ import (
 	"context"
 
 	"github.com/corral-world/corral/internal/managed"
+	"github.com/corral-world/corral/internal/owner"
 	"github.com/corral-world/corral/seam"
 )
 
@@ -14,7 +15,7 @@ var verbs map[string]func()
 // keepable: no owner of this system can be asked by another process.
 func keepable(seam.Kind) bool { return false }
 
-func (r *Runtime) launchDetached(context.Context, string, *seam.Spec) (*managed.Process, error) {
+func (r *Runtime) launchDetached(context.Context, owner.Launcher, string, *seam.Spec) (*managed.Process, error) {
 	panic("a kind that is not keepable")
 }
 

@@ -193,7 +193,7 @@ func (r *Runtime) start(ctx context.Context, spec *seam.Spec, open func() (stdio
 	var p *managed.Process
 	var launchErr error
 	if spec.Detach {
-		p, launchErr = r.launchDetached(ctx, name, spec)
+		p, launchErr = r.launchDetached(ctx, launcher, name, spec)
 	} else {
 		p, launchErr = r.launch(ctx, launcher, name, spec, open)
 	}
