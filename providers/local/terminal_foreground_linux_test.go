@@ -134,8 +134,8 @@ func TestTerminalForegroundOfShell(t *testing.T) {
 // Signals reach a program that has turned their keys off.
 func TestTerminalSignalsRawProgram(t *testing.T) {
 	onTerminals(t, func(t *testing.T, r *local.Runtime, _ seam.Kind) {
-		script := "import signal, time, tty\n" +
-			"for name in 'INT', 'QUIT', 'TSTP': signal.signal(getattr(signal, 'SIG' + name), lambda n, _: print('got', signal.Signals(n).name, flush=True))\n" +
+		script := "import os, signal, time, tty\n" +
+			"for name in 'INT', 'QUIT', 'TSTP': signal.signal(getattr(signal, 'SIG' + name), lambda n, _: os.write(1, b'got %s\\n' % signal.Signals(n).name.encode()))\n" +
 			"tty.setraw(0)\nprint('ready', flush=True)\nwhile True: time.sleep(600)"
 		s := openScreen(t, r, "python3", "-S", "-E", "-c", script)
 		s.waitFor("ready")
