@@ -109,6 +109,79 @@ func TestProvedComesFirst(t *testing.T) {
 	}
 }
 
+// The end of the direct process is told before anyone learns of it.
+func TestExitedComesFirst(t *testing.T) {
+	var p *fakeProcess
+	p = newProcess(managed.Params{Exited: func() {
+		if _, err := p.Wait(ended()); err == nil {
+			t.Error("Wait returned before Exited has")
+		}
+	}})
+	p.exit()
+	if _, err := p.Wait(t.Context()); err != nil {
+		t.Error(err)
+	}
+	p.owner.end()
+	<-p.Done()
+}
+
+// Insist is called when TERM was sent, and stopped with the grace; KILL does not
+// wait for it, and the end of the process does.
+func TestInsist(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var p *fakeProcess
+		var asked, stopped, returned time.Duration
+		begin := time.Now()
+		p = newProcess(managed.Params{Grace: 3 * time.Second, Insist: func(stop <-chan struct{}) {
+			asked = time.Since(begin)
+			if got := p.owner.sent(); !slices.Equal(got, []owner.Signal{owner.Terminate}) {
+				t.Errorf("asked after %v, want TERM", got)
+			}
+			<-stop
+			stopped = time.Since(begin)
+			time.Sleep(time.Second)
+			returned = time.Since(begin)
+		}})
+		p.owner.mortal = true
+		p.exit()
+		time.Sleep(time.Second)
+		p.Terminate(nil)
+		if err := p.WaitEmpty(t.Context()); err != nil {
+			t.Error(err)
+		}
+		if killed := time.Since(begin); killed != 4*time.Second {
+			t.Errorf("empty after %v, want 4s", killed)
+		}
+		<-p.Done()
+		if asked != time.Second || stopped != 4*time.Second || returned != 5*time.Second || time.Since(begin) != returned {
+			t.Errorf("asked after %v, stopped after %v, returned after %v, done after %v", asked, stopped, returned, time.Since(begin))
+		}
+	})
+}
+
+// End is not over before everything that worked for the process is, and goes on
+// where nobody waits for it.
+func TestEnd(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		cause := errors.New("a cause")
+		p := newProcess(managed.Params{Grace: time.Second, Released: func(*managed.Process, error) { time.Sleep(time.Minute) }})
+		p.owner.mortal = true
+		p.exit()
+		stop, cancel := context.WithCancelCause(t.Context())
+		time.AfterFunc(10*time.Second, func() { cancel(cause) })
+		if err := p.End(stop, cause); !errors.Is(err, cause) {
+			t.Errorf("End: %v, want its context's cause", err)
+		}
+		begin := time.Now()
+		if err := p.End(t.Context(), nil); err != nil || time.Since(begin) != 51*time.Second {
+			t.Errorf("End again: %v, after %v", err, time.Since(begin))
+		}
+		if err := p.End(ended(), nil); err != nil {
+			t.Errorf("End after the end: %v", err)
+		}
+	})
+}
+
 func ended() context.Context {
 	ctx, cancel := context.WithCancel(context.Background())
 	cancel()

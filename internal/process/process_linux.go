@@ -150,6 +150,49 @@ func ParseStat(data []byte) (Stat, error) {
 	return s, errors.Join(errs[:]...)
 }
 
+// Signals are what a process does about signals, a bit for each from the lowest
+// (proc_pid_status(5)).
+type Signals struct{ Ignored, Caught uint64 }
+
+// Ignores reports whether a signal is without effect.
+func (s Signals) Ignores(sig unix.Signal) bool { return s.Ignored&(1<<(sig-1)) != 0 }
+
+// Catches reports whether a signal has a handler.
+func (s Signals) Catches(sig unix.Signal) bool { return s.Caught&(1<<(sig-1)) != 0 }
+
+// ReadSignals reads what a process does about signals.
+func ReadSignals(pid int) (Signals, error) {
+	data, err := os.ReadFile(procPath(pid, "status"))
+	if err != nil {
+		return Signals{}, err
+	}
+	return parseSignals(data)
+}
+
+func parseSignals(data []byte) (s Signals, err error) {
+	missing := 2
+	for line := range bytes.Lines(data) {
+		name, value, _ := bytes.Cut(line, []byte(":"))
+		var field *uint64
+		switch string(name) {
+		case "SigIgn":
+			field = &s.Ignored
+		case "SigCgt":
+			field = &s.Caught
+		default:
+			continue
+		}
+		missing--
+		if *field, err = strconv.ParseUint(string(bytes.TrimSpace(value)), 16, 64); err != nil {
+			return s, fmt.Errorf("malformed /proc status: %q", line)
+		}
+	}
+	if missing != 0 {
+		return s, errors.New("/proc status does not tell of signals")
+	}
+	return s, nil
+}
+
 // A Row is a process in a table.
 type Row struct {
 	PID int

@@ -7,6 +7,7 @@ import (
 
 	"github.com/corral-world/corral/internal/owner"
 	"github.com/corral-world/corral/internal/process"
+	"github.com/corral-world/corral/internal/runner"
 )
 
 // A real session can't be made to show these orders of events, so they are
@@ -120,5 +121,65 @@ func TestSignalIsFencedByIdentity(t *testing.T) {
 	stranger := member{identity: identity{pid: os.Getpid(), started: self.Started - 1}}
 	if err := stranger.signal(owner.Kill); err != nil {
 		t.Errorf("got %v", err)
+	}
+}
+
+// Descendants that left the session are adopted from who is known by its start
+// time, and from nobody else, and stay known when they have lost their parent.
+func TestStraysAreAdoptedByIdentity(t *testing.T) {
+	null, err := os.OpenFile(os.DevNull, os.O_RDWR, 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer null.Close()
+	direct, err := runner.Start(owner.Request{
+		Path: "/bin/sh", Argv: []string{"sh", "-c", "setsid --wait sleep 600 & wait"}, Dir: "/", Env: []string{"PATH=/usr/bin:/bin"},
+		Stdio: [3]*os.File{null, null, null},
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	s := &linuxSession{leader: direct, strays: make(map[process.Identity]bool)}
+	stat, err := process.ReadStat(direct.PID())
+	if err != nil {
+		t.Fatal(err)
+	}
+	leader := member{identity: identity{direct.PID(), stat.Started}}
+	var found []member
+	for len(found) == 0 { // it ends with the test's time
+		found = s.findStrays([]member{leader})
+	}
+	t.Cleanup(func() {
+		for _, m := range found {
+			if err := m.signal(owner.Kill); err != nil {
+				t.Error(err)
+			}
+		}
+		if err := direct.Kill(); err != nil {
+			t.Error(err)
+		}
+		direct.Wait()
+		if err := direct.Release(); err != nil {
+			t.Error(err)
+		}
+	})
+	if len(found) != 1 {
+		t.Fatalf("found %+v, want sleep", found)
+	}
+
+	recycled := leader
+	recycled.started++
+	clear(s.strays)
+	if got := s.findStrays([]member{recycled}); len(got) > 0 {
+		t.Errorf("a stranger with the leader's number donates %+v", got)
+	}
+	stray := process.Identity{PID: found[0].pid, Started: found[0].started}
+	s.strays[stray] = true
+	s.strays[process.Identity{PID: stray.PID, Started: stray.Started + 1}] = true
+	if got := s.findStrays(nil); len(got) != 1 || got[0] != found[0] {
+		t.Errorf("without its parents: %+v, want %+v", got, found)
+	}
+	if len(s.strays) != 1 {
+		t.Errorf("known are %v, and one of them is another process now", s.strays)
 	}
 }

@@ -33,5 +33,8 @@ func findLeader(pid int) leader { return leader{pid} }
 
 func (leader) gone() bool { return false }
 
+// heedsHangUp: the system does not tell.
+func (leader) heedsHangUp() bool { return true }
+
 // hangUp signals that the terminal is going.
 func (l leader) hangUp() { _ = unix.Kill(l.pid, unix.SIGHUP) }

@@ -25,11 +25,16 @@ func TestTerminalCloseShell(t *testing.T) {
 		}{
 			{"at its prompt", "", shellArgv},
 			{"at its prompt, editing", "", []string{"bash", "--norc", "--noprofile", "-i"}},
+			{"of another kind", "", []string{"zsh", "-f", "-i"}},
+			{"of a small kind", "", []string{"sh", "-i"}},
 			{"with a job in the foreground", "sleep MARKER\n", shellArgv},
 			{"with jobs in the background", "sleep MARKER & sleep MARKER & disown\n", shellArgv},
 			{"with a stopped job", "sleep MARKER & sh -c 'kill -STOP $$'\n", shellArgv},
 		} {
 			t.Run(c.name, func(t *testing.T) {
+				if _, err := r.LookPath(t.Context(), c.argv[0], nil); err != nil {
+					t.Skipf("%s is not installed", c.argv[0])
+				}
 				spec := terminalSpec(c.argv...)
 				spec.Grace = time.Minute
 				s := openScreenOf(t, r, spec)
@@ -60,15 +65,23 @@ func TestTerminalCloseShell(t *testing.T) {
 // A command that obeys TERM is not hung up while it does, though that takes long.
 func TestTerminalCloseIsPatient(t *testing.T) {
 	onTerminals(t, func(t *testing.T, r *local.Runtime, _ seam.Kind) {
-		spec := terminalSpec("bash", "-c", `trap "sleep .5; echo obeyed; exit 4" TERM; echo ready; while :; do sleep .01; done`)
-		spec.Grace = time.Minute
-		s := openScreenOf(t, r, spec)
-		s.waitFor("ready")
-		s.closeNow()
-		if outcome := s.waitExit(); outcome.ExitCode != 4 || outcome.End != seam.EndTerminated {
-			t.Errorf("outcome %+v", outcome)
+		for _, argv := range [][]string{
+			{"bash", "-c", `trap "sleep .5; echo obeyed; exit 4" TERM; echo ready; while :; do sleep .01; done`},
+			// It goes on to wait for input, too.
+			{"python3", "-S", "-E", "-c", "import os, signal, threading, time\n" +
+				"signal.signal(signal.SIGTERM, lambda *_: (time.sleep(.5), os.write(1, b'obeyed'), os._exit(4)))\n" +
+				"threading.Thread(target=lambda: os.read(0, 1), daemon=True).start()\nprint('ready', flush=True)\ntime.sleep(600)"},
+		} {
+			spec := terminalSpec(argv...)
+			spec.Grace = time.Minute
+			s := openScreenOf(t, r, spec)
+			s.waitFor("ready")
+			s.closeNow()
+			if outcome := s.waitExit(); outcome.ExitCode != 4 || outcome.End != seam.EndTerminated {
+				t.Errorf("outcome %+v", outcome)
+			}
+			s.waitFor("obeyed")
 		}
-		s.waitFor("obeyed")
 	})
 }
 

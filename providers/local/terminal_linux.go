@@ -65,6 +65,14 @@ func (l leader) gone() bool {
 	return err != nil || stat.Started != l.Started || stat.Dead()
 }
 
+// heedsHangUp reports whether a hangup is the way to ask the process: it handles
+// that itself, as interactive shells do, or takes no notice of TERM at all. To
+// what handles TERM alone a hangup would be a second, worse one.
+func (l leader) heedsHangUp() bool {
+	signals, err := process.ReadSignals(l.PID)
+	return err == nil && (signals.Catches(unix.SIGHUP) || signals.Ignores(unix.SIGTERM))
+}
+
 // hangUp signals that the terminal is going.
 func (l leader) hangUp() {
 	if l.PID != 0 {

@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"io"
 	"os"
+	"path/filepath"
 	"regexp"
 	"runtime"
 	"slices"
@@ -248,6 +249,18 @@ func TestTerminalLosesNothing(t *testing.T) {
 				t.Fatalf("outcome %+v, %v", outcome, err)
 			}
 		}
+	})
+}
+
+// A script without an interpreter line gets the terminal that was tried without.
+func TestTerminalOfScript(t *testing.T) {
+	script := filepath.Join(t.TempDir(), "script")
+	if err := os.WriteFile(script, []byte("tty; echo by name >/dev/tty\n"), 0o700); err != nil {
+		t.Fatal(err)
+	}
+	onTerminals(t, func(t *testing.T, r *local.Runtime, _ seam.Kind) {
+		s := openScreen(t, r, script)
+		s.waitFor(`/dev/pts/\d+\r\nby name\r\n`)
 	})
 }
 

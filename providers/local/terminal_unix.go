@@ -43,6 +43,9 @@ func openTTY(cols, rows uint16) (ours *tty, target *os.File, err error) {
 		err = ours.resize(cols, rows)
 	}
 	if err == nil {
+		err = master.SetDeadline(time.Time{}) // it is in the poller, or could never be unblocked
+	}
+	if err == nil {
 		ours.device, err = identify(int(target.Fd())) // Fd makes it blocking
 	}
 	if err != nil {
@@ -206,8 +209,11 @@ func (t *tty) signal(pgid int, name string) error {
 // hangUp tells a direct process that its terminal is going, as soon as it waits
 // for input again: TERM has not ended it. Interactive shells take no notice of
 // TERM, and would otherwise be waited for until KILL. What does not wait for
-// input is taken to obey TERM, and gets all of the grace for that.
+// input, or handles TERM, is taken to obey it, and gets all of the grace.
 func (t *terminal) hangUp(stop <-chan struct{}) {
+	if !t.leader.heedsHangUp() {
+		return
+	}
 	// No event tells that a process begins to wait for input.
 	for pause := 2 * time.Millisecond; !t.readsOn(); pause = min(2*pause, 100*time.Millisecond) {
 		timer := time.NewTimer(pause)
