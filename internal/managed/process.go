@@ -361,27 +361,6 @@ func (p *Process) fail(err error) {
 	p.failed = make(chan struct{})
 }
 
-// End terminates the range and waits, as ctx allows, for the proof that it is
-// empty and for the end of everything that worked for it. The ending goes on
-// when ctx has ended.
-func (p *Process) End(ctx context.Context, cause error) error {
-	p.Terminate(cause)
-	if err := p.WaitEmpty(ctx); err != nil {
-		return err
-	}
-	select {
-	case <-p.done:
-		return nil
-	default:
-	}
-	select {
-	case <-p.done:
-		return nil
-	case <-ctx.Done():
-		return fmt.Errorf("wait for the end: %w", context.Cause(ctx))
-	}
-}
-
 // Survivors implements [seam.Process].
 func (p *Process) Survivors(ctx context.Context) ([]seam.Member, error) {
 	select {

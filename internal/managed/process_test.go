@@ -159,29 +159,6 @@ func TestInsist(t *testing.T) {
 	})
 }
 
-// End is not over before everything that worked for the process is, and goes on
-// where nobody waits for it.
-func TestEnd(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		cause := errors.New("a cause")
-		p := newProcess(managed.Params{Grace: time.Second, Released: func(*managed.Process, error) { time.Sleep(time.Minute) }})
-		p.owner.mortal = true
-		p.exit()
-		stop, cancel := context.WithCancelCause(t.Context())
-		time.AfterFunc(10*time.Second, func() { cancel(cause) })
-		if err := p.End(stop, cause); !errors.Is(err, cause) {
-			t.Errorf("End: %v, want its context's cause", err)
-		}
-		begin := time.Now()
-		if err := p.End(t.Context(), nil); err != nil || time.Since(begin) != 51*time.Second {
-			t.Errorf("End again: %v, after %v", err, time.Since(begin))
-		}
-		if err := p.End(ended(), nil); err != nil {
-			t.Errorf("End after the end: %v", err)
-		}
-	})
-}
-
 func ended() context.Context {
 	ctx, cancel := context.WithCancel(context.Background())
 	cancel()

@@ -101,9 +101,13 @@ func (t *terminal) hand(r *Runtime, _ *seam.Spec, params *managed.Params) {
 	t.leader = findLeader(t.pid)
 	params.Exited = t.directExited
 	params.Insist = t.hangUp
-	params.Released = func(p *managed.Process, err error) {
-		r.released(p, errors.Join(err, t.finish()))
+	proved := params.Proved
+	var closeErr error
+	params.Proved = func() {
+		closeErr = t.finish()
+		proved()
 	}
+	params.Released = func(p *managed.Process, err error) { r.released(p, errors.Join(err, closeErr)) }
 }
 
 // directExited unblocks every call: there is nobody left to read what is
@@ -123,6 +127,8 @@ func (t *terminal) hasExited() bool {
 }
 
 // finish closes the terminal of an empty range, and keeps what it still holds.
+// It returns when no call is in flight, before anyone learns that the range is
+// empty.
 func (t *terminal) finish() error {
 	t.calls.Lock()
 	defer t.calls.Unlock()
@@ -263,7 +269,9 @@ func (t *terminal) Wait(ctx context.Context) (seam.Outcome, error) { return t.pr
 
 // Close implements [seam.Terminal].
 func (t *terminal) Close(ctx context.Context) error {
-	if err := t.process.End(ctx, seam.ErrTerminalClosed); err != nil {
+	t.process.Terminate(seam.ErrTerminalClosed)
+	// The proof comes after finish.
+	if err := t.process.WaitEmpty(ctx); err != nil {
 		return fmt.Errorf("close terminal: %w", err)
 	}
 	return nil

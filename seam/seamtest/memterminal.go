@@ -393,7 +393,8 @@ func (c *memTerminal) Close(ctx context.Context) error {
 	if err := c.t.intercept(ctx, CallClose); err != nil {
 		return err
 	}
-	if err := c.process.End(ctx, seam.ErrTerminalClosed); err != nil {
+	c.process.Terminate(seam.ErrTerminalClosed)
+	if err := c.process.WaitEmpty(ctx); err != nil {
 		return fmt.Errorf("close terminal: %w", err)
 	}
 	return nil
