@@ -2,6 +2,7 @@ package local_test
 
 import (
 	"cmp"
+	"os"
 	"slices"
 	"strings"
 	"testing"
@@ -43,6 +44,7 @@ var waits = []struct {
 	{name: "epoll_pwait2", python: "p = select.epoll(); p.register(0, select.EPOLLIN)\n" +
 		"ctypes.CDLL(None).syscall(441, p.fileno(), ctypes.create_string_buffer(120), 10, None, None, 8)", reads: true},
 	{name: "io_uring", python: "f = ctypes.CDLL(None).syscall(425, 4, ctypes.create_string_buffer(120)); ctypes.CDLL(None).syscall(426, f, 0, 1, 1, None, 8)", hidden: true},
+	{name: "a program with another user's rights", argv: []string{"/run/setuid-sleep", "600"}, hidden: true},
 	{name: "a thread", python: "threading.Thread(target=lambda: os.read(0, 1)).start(); time.sleep(600)", reads: true},
 	{name: "a child", python: "os.fork() or os.read(0, 1); time.sleep(600)", reads: true},
 	{name: "a secret", python: "import getpass; os.close(0); getpass.getpass()", reads: true},
@@ -68,6 +70,9 @@ func TestTerminalWaitsForInput(t *testing.T) {
 					if _, err := r.LookPath(t.Context(), program, nil); err != nil {
 						t.Skipf("%s is not installed", program)
 					}
+				}
+				if strings.HasPrefix(argv[0], "/run/setuid") && os.Getuid() == 0 {
+					t.Skip("to root nothing is hidden")
 				}
 				s := openScreen(t, r, argv...)
 				if c.python != "" {

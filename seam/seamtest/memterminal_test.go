@@ -192,3 +192,23 @@ func TestMemWorldTerminalOnFakeClock(t *testing.T) {
 		})
 	}
 }
+
+// A terminal that can't be proven ended is not closed, and can be closed later.
+func TestMemTerminalCloseUnproven(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		wake := make(chan struct{})
+		terminal, _ := onTerminal(t, func(*seamtest.MemProc) int {
+			<-wake
+			return 0
+		})
+		for range 2 {
+			if err := terminal.Close(t.Context()); !errors.Is(err, seam.ErrUnproven) {
+				t.Errorf("Close: %v, want %v", err, seam.ErrUnproven)
+			}
+		}
+		close(wake)
+		if err := terminal.Close(t.Context()); err != nil {
+			t.Errorf("Close after the end: %v", err)
+		}
+	})
+}
