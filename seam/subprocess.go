@@ -94,6 +94,13 @@ type Member struct {
 }
 
 // An EndKind says who ended a direct process.
+//
+// A limit ended it, as far as can be told, where it did not succeed, this world
+// did not end it, and the kernel has counted for its range that the limit was
+// reached: that a process was killed for want of memory, or a fork refused. The
+// exit code or signal are the process's own all the same. A command that copes,
+// and succeeds, is EndExited. CPUs have no such end: what has used its share
+// waits.
 type EndKind string
 
 // Who ended a direct process.
@@ -101,8 +108,8 @@ const (
 	EndExited      EndKind = "exited"       // it ended itself
 	EndSignaled    EndKind = "signaled"     // a signal that this world did not send
 	EndTerminated  EndKind = "terminated"   // Terminate, or the runtime's end
-	EndLimitMemory EndKind = "limit-memory" // the range exceeded Limits.MemoryBytes
-	EndLimitPids   EndKind = "limit-pids"   // the range exceeded Limits.Pids
+	EndLimitMemory EndKind = "limit-memory" // it failed, and the range has reached Limits.MemoryBytes
+	EndLimitPids   EndKind = "limit-pids"   // it failed, and the range has reached Limits.Pids
 	EndLost        EndKind = "lost"         // who could tell how it ended is gone: someone else in this process reaped it, or its supervisor was killed
 )
 

@@ -55,7 +55,8 @@ type limitFacts struct {
 	GraceMS     int64    `json:"grace_ms"`
 	DrainMS     int64    `json:"drain_ms"`
 	OutputBytes int64    `json:"output_max_bytes"`
-	Enforceable []string `json:"enforceable"` // of a range's resources
+	Enforceable []string `json:"enforceable"` // of a range's resources: memory, pids, cpu
+	Refused     []check  `json:"refused"`     // the others, and why
 }
 
 type spillFacts struct {
@@ -156,12 +157,12 @@ func diagnose(ctx context.Context, a *app.App, c *config.Loaded) (diagnosis, err
 			GraceMS:     c.Grace.Milliseconds(),
 			DrainMS:     c.Drain.Milliseconds(),
 			OutputBytes: c.OutputMaxBytes,
-			Enforceable: enforceable(ctx, world),
 		},
 		Spill:     diagnoseSpill(c.Spill),
 		Terminals: diagnoseTerminals(ctx, world),
 		Kernel:    kernelChecks(),
 	}
+	d.Limits.Enforceable, d.Limits.Refused = enforceable(ctx, world)
 	if c.Scrub.AllowOnly {
 		d.Environment.Mode = "allow"
 	}
@@ -185,11 +186,12 @@ func attempts(world seam.Subprocess) []attempt {
 	return tried
 }
 
-// enforceable are the limits that the next launch could have. It asks for each
+// enforceable are the limits that the next launch could have, and refused the
+// others. It asks for each
 // with a program that can't be executed, a directory: a world that enforces the
 // limit refuses the program, and any other the limit. Nothing is started.
-func enforceable(ctx context.Context, world seam.Subprocess) []string {
-	list := []string{}
+func enforceable(ctx context.Context, world seam.Subprocess) (list []string, refused []check) {
+	list, refused = []string{}, []check{}
 	for _, limit := range []struct {
 		name   string
 		limits seam.Limits
@@ -201,9 +203,13 @@ func enforceable(ctx context.Context, world seam.Subprocess) []string {
 		_, err := world.Spawn(ctx, seam.Spec{Argv: []string{"/"}, Dir: "/", Grace: time.Second, Limits: limit.limits})
 		if seam.CodeOf(err) == seam.CodeNotExecutable {
 			list = append(list, limit.name)
+		} else if field, ok := errors.AsType[*seam.FieldError](err); ok {
+			refused = append(refused, check{Name: limit.name, Detail: field.Problem})
+		} else {
+			refused = append(refused, newCheck(limit.name, err, "was not refused"))
 		}
 	}
-	return list
+	return list, refused
 }
 
 // diagnoseTerminals asks for a terminal in a way that can't be granted: a world
@@ -277,6 +283,9 @@ func (inv *invocation) printDiagnosis(d diagnosis) error {
 	ms := func(n int64) time.Duration { return time.Duration(n) * time.Millisecond }
 	row("limits", "grace %v, drain %v, %d bytes of output kept", ms(d.Limits.GraceMS), ms(d.Limits.DrainMS), d.Limits.OutputBytes)
 	row("  enforceable", "%s", orNone(d.Limits.Enforceable))
+	for _, c := range d.Limits.Refused {
+		row("  why not", "%s %s", c.Name, c.Detail)
+	}
 	row("spill", "%s, %d bytes a stream, %d together, kept %v", d.Spill.Dir, d.Spill.MaxBytes, d.Spill.QuotaBytes, ms(d.Spill.KeepMS))
 	if !d.Spill.Usable {
 		row("  not usable", "%s", d.Spill.Detail)
@@ -293,7 +302,7 @@ func (inv *invocation) printDiagnosis(d diagnosis) error {
 
 func orNone(list []string) string {
 	if len(list) == 0 {
-		return "none (--limit-memory and --limit-pids are refused)"
+		return "none"
 	}
 	return strings.Join(list, ", ")
 }

@@ -2,6 +2,7 @@ package cli
 
 import (
 	"fmt"
+	"math"
 	"path/filepath"
 	"strconv"
 	"strings"
@@ -56,8 +57,9 @@ func (f *execFlags) register(flags *pflag.FlagSet) {
 	}}, "require", "refuse to start with less than `WHAT`: complete")
 	flags.Var((*notEmpty)(&f.name), "name", "give the range a `NAME`")
 	flags.BoolVar(&f.detach, "detach", false, "let the command outlive corral")
-	flags.Var((*memorySize)(&f.limits.MemoryBytes), "limit-memory", "end the range above `SIZE`, such as 2GiB")
+	flags.Var((*memorySize)(&f.limits.MemoryBytes), "limit-memory", "bound the range's memory to `SIZE`, such as 2GiB")
 	flags.Var((*positiveInt)(&f.limits.Pids), "limit-pids", "allow the range `N` processes and threads")
+	flags.Var((*positiveNumber)(&f.limits.CPUs), "limit-cpus", "give the range `N` processors' time, such as 1.5")
 }
 
 func (f *execFlags) absDir() (string, error) {
@@ -112,6 +114,25 @@ func (v *positiveInt) Set(s string) error {
 
 func (v *positiveInt) String() string { return shown(int64(*v), strconv.Itoa(int(*v))) }
 func (v *positiveInt) Type() string   { return "int" }
+
+type positiveNumber float64
+
+func (v *positiveNumber) Set(s string) error {
+	n, err := strconv.ParseFloat(s, 64)
+	if err != nil || !(n > 0) || math.IsInf(n, 0) {
+		return fmt.Errorf("is %q, and must be a number greater than 0", s)
+	}
+	*v = positiveNumber(n)
+	return nil
+}
+
+func (v *positiveNumber) String() string {
+	if *v == 0 {
+		return ""
+	}
+	return strconv.FormatFloat(float64(*v), 'g', -1, 64)
+}
+func (v *positiveNumber) Type() string { return "number" }
 
 // shown is how the help shows a default: not at all where there is none.
 func shown(n int64, text string) string {

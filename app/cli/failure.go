@@ -148,6 +148,8 @@ func flagOf(field string) string {
 		return "--limit-memory"
 	case "Limits.Pids":
 		return "--limit-pids"
+	case "Limits.CPUs":
+		return "--limit-cpus"
 	}
 	return flags[root]
 }

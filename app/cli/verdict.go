@@ -74,6 +74,10 @@ func (v verdict) log(logger *slog.Logger, survivors seam.SurvivorPolicy) {
 	case outcome.End == seam.EndTerminated: // by another process
 		logger.Warn("command was ended", "name", v.Process.Name(), "err", outcome.Cause)
 	}
+	switch end := v.Ending.Outcome.End; end {
+	case seam.EndLimitMemory, seam.EndLimitPids:
+		logger.Warn("command failed, and its range has reached a limit", "name", v.Process.Name(), "cause", string(end))
+	}
 	if survivors != seam.KeepSurvivors {
 		logMembers(logger, "ended a process that outlived the command", v.Ending.Survivors)
 	}

@@ -41,6 +41,12 @@ func (r Result) Render() string {
 	if r.Empty != nil {
 		b.line(fmt.Sprintf("[may still be running: %s]", oneLine(r.Empty)))
 	}
+	switch r.Outcome.End {
+	case seam.EndLimitMemory:
+		b.line("[reached its limit on memory]")
+	case seam.EndLimitPids:
+		b.line("[reached its limit on processes]")
+	}
 	switch {
 	case r.Outcome.End == seam.EndLost:
 		b.line("[exit status lost]")

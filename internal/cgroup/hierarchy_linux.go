@@ -32,15 +32,24 @@ func Find() (Hierarchy, error) {
 	return parseMounts(f)
 }
 
-// parseMounts reads mountinfo (proc_pid_mountinfo(5)). Of several mounts the
-// last is taken that shows the whole hierarchy, or else the last.
+// parseMounts finds the cgroup v2 hierarchy.
 func parseMounts(r io.Reader) (Hierarchy, error) {
+	return findMount(r, func(kind string, _ []string) bool { return kind == "cgroup2" })
+}
+
+// findMount reads mountinfo (proc_pid_mountinfo(5)). Of several mounts whose
+// type and super options are wanted, the last is taken that shows the whole
+// hierarchy, or else the last.
+func findMount(r io.Reader, wanted func(kind string, options []string) bool) (Hierarchy, error) {
 	var found Hierarchy
 	lines := bufio.NewScanner(r)
 	for lines.Scan() {
 		before, after, ok := strings.Cut(lines.Text(), " - ")
 		fields, types := strings.Fields(before), strings.Fields(after)
-		if !ok || len(fields) < 5 || len(types) < 1 || types[0] != "cgroup2" {
+		if !ok || len(fields) < 5 || len(types) < 1 {
+			continue
+		}
+		if !wanted(types[0], strings.Split(types[len(types)-1], ",")) {
 			continue
 		}
 		h := Hierarchy{Mount: unescape(fields[4]), Root: unescape(fields[3])}

@@ -27,6 +27,10 @@ type Range struct {
 	leader  int    // the direct process, which is no survivor
 	release func(context.Context) error
 
+	controls Controls // of limits, and of what is counted
+	limits   seam.Limits
+	accounts *accounts // nil unless someone else removes the cgroup of a limited range
+
 	// mu is held while signalling, so that no signal follows the proof.
 	mu     sync.Mutex
 	proved bool
@@ -38,7 +42,7 @@ var _ owner.Owner = (*Range)(nil)
 // membership was verified. release, where it is not nil, is called once the
 // cgroup is empty and must remove it; nil removes it by rmdir.
 func NewRange(dir string, leader int, release func(context.Context) error) *Range {
-	return &Range{dir: dir, leader: leader, release: release}
+	return &Range{dir: dir, leader: leader, release: release, controls: ControlsAt(dir)}
 }
 
 // Signal implements [owner.Owner].
@@ -213,6 +217,9 @@ func (r *Range) waitOne(ctx context.Context, w *watch, pids []int) (bool, error)
 
 // Close implements [owner.Owner].
 func (r *Range) Close() error {
+	if r.accounts != nil {
+		r.accounts.close()
+	}
 	if r.release != nil {
 		return r.release(context.Background())
 	}

@@ -165,10 +165,14 @@ func (p *Process) Output(s seam.Stream) seam.OutputReader {
 // observe sees the range to its end.
 func (p *Process) observe() {
 	exit := p.Direct.Wait()
+	var account owner.Account
+	if limited, ok := p.Owner.(owner.Limited); ok {
+		account = limited.Account() // first of all: see there
+	}
 	if p.Exited != nil {
 		p.Exited()
 	}
-	p.latch(exit)
+	p.latch(exit, account)
 	for {
 		err := p.Owner.WaitEmpty(context.Background())
 		if err == nil {
@@ -205,7 +209,7 @@ func (p *Process) release() {
 }
 
 // latch fixes the direct result.
-func (p *Process) latch(exit owner.Exit) {
+func (p *Process) latch(exit owner.Exit, account owner.Account) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.exitedAt = time.Now()
@@ -215,11 +219,21 @@ func (p *Process) latch(exit owner.Exit) {
 		Usage:    exit.Usage,
 		Duration: p.exitedAt.Sub(p.started),
 	}
+	if exit.Usage != nil && account.PeakMemBytes > 0 {
+		usage := *exit.Usage
+		usage.PeakMemBytes = account.PeakMemBytes
+		p.outcome.Usage = &usage
+	}
+	failed := exit.Code != 0 // -1 where a signal ended it
 	switch {
 	case exit.Lost:
 		p.outcome.End = seam.EndLost
 	case p.cause != nil && !p.outlived:
 		p.outcome.End, p.outcome.Cause = seam.EndTerminated, p.cause
+	case failed && account.ReachedMemory:
+		p.outcome.End = seam.EndLimitMemory
+	case failed && account.ReachedPids:
+		p.outcome.End = seam.EndLimitPids
 	case exit.Signal != seam.Signal{}:
 		p.outcome.End = seam.EndSignaled
 	default:

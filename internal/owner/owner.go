@@ -43,6 +43,20 @@ type Owner interface {
 	Close() error
 }
 
+// Limited is implemented by owners whose ranges the kernel keeps accounts of.
+type Limited interface {
+	// Account says what was counted since the range began. It is asked at the
+	// direct process's end, at once: what counts may go with the last member.
+	Account() Account
+}
+
+// An Account is what a range has had of what is limited.
+type Account struct {
+	ReachedMemory bool  // the limit on memory was reached, and a process was ended for it
+	ReachedPids   bool  // the limit on processes was reached, and a start was refused for it
+	PeakMemBytes  int64 // 0: unknown
+}
+
 // Direct observes the target itself. Its methods may be called concurrently,
 // Release last.
 type Direct interface {
@@ -75,6 +89,9 @@ type Request struct {
 	Dir   string
 	Env   []string    // complete
 	Stdio [3]*os.File // what the target gets; the caller closes them after the launch
+
+	// Limits of the range, which a launcher enforces or refuses.
+	Limits seam.Limits
 
 	// Terminal: Stdio is a terminal three times, which becomes the controlling
 	// terminal of the target's session. Nobody but the target keeps it open.

@@ -48,7 +48,7 @@ func BenchmarkScopeSteps(b *testing.B) {
 		held, err := runner.Hold(request)
 		step(0, err)
 		var scope *cgroup.Range
-		scope, err = l.enter(b.Context(), manager, newUnitName()+".scope", held, "true")
+		scope, err = l.enter(b.Context(), manager, newUnitName()+".scope", held, owner.Request{Argv: []string{"true"}})
 		step(1, err)
 		step(2, held.Become(b.Context(), request))
 		held.Wait()

@@ -8,6 +8,7 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
+	"sync"
 
 	"golang.org/x/sys/unix"
 
@@ -30,6 +31,11 @@ func newUnitName() string { return unitPrefix + newName() }
 type cgroupLauncher struct {
 	base   string // an existing cgroup that we may make others in
 	prefix string // begins the names of those
+
+	// vacate moves what lives in base itself out of the way of controllers; nil
+	// where that is not ours to move.
+	vacate   func() error
+	enabling sync.Mutex // held while controllers are enabled
 }
 
 var _ owner.Launcher = (*cgroupLauncher)(nil)
@@ -47,14 +53,27 @@ var nativeEscapes = []string{
 
 // Launch implements [owner.Launcher].
 func (l *cgroupLauncher) Launch(_ context.Context, r owner.Request) (owner.Direct, owner.Owner, error) {
+	if err := l.enable(r.Limits); err != nil {
+		return nil, nil, refuseLimit(seam.KindCgroup, err)
+	}
 	dir, err := makeCgroup(l.base, l.prefix)
 	if err != nil {
 		return nil, nil, &ownerError{err}
 	}
 	defer dir.Close()
+	controls := cgroup.ControlsAt(dir.Name())
+	err = controls.Set(r.Limits)
+	if err == nil {
+		err = controls.Verify(r.Limits)
+	}
+	if err != nil {
+		return nil, nil, errors.Join(refuseLimit(seam.KindCgroup, err), cgroup.Remove(dir.Name()))
+	}
 	direct, err := runner.StartIn(dir, r)
 	if err == nil {
-		return direct, cgroup.NewRange(dir.Name(), direct.PID(), nil), nil
+		own := cgroup.NewRange(dir.Name(), direct.PID(), nil)
+		own.Limit(controls, r.Limits)
+		return direct, own, nil
 	}
 	// What the system said may be of the cgroup or of the target: EACCES and
 	// ENOENT are either's. A program that is known to be good tells.
@@ -62,6 +81,25 @@ func (l *cgroupLauncher) Launch(_ context.Context, r owner.Request) (owner.Direc
 		err = &ownerError{fmt.Errorf("start in %s: %w", dir.Name(), probeErr)}
 	}
 	return nil, nil, errors.Join(err, cgroup.Remove(dir.Name()))
+}
+
+// enable makes the controllers that limits need available below base, at the
+// first launch that needs them.
+func (l *cgroupLauncher) enable(limits seam.Limits) error {
+	if len(limits.Set()) == 0 {
+		return nil
+	}
+	l.enabling.Lock()
+	defer l.enabling.Unlock()
+	return cgroup.Enable(l.base, limits, l.vacate)
+}
+
+// refuseLimit names the limit that a launch was refused for.
+func refuseLimit(kind seam.Kind, err error) error {
+	if limit, ok := errors.AsType[*cgroup.LimitError](err); ok {
+		return refusedLimit(limit.Field, kind, limit.Reason)
+	}
+	return &ownerError{err}
 }
 
 // makeCgroup makes a cgroup below base, and opens it.

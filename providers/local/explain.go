@@ -21,6 +21,10 @@ import (
 // fact, and only at what the failed start had already been told.
 func explain(err error, r owner.Request) error {
 	op := &seam.OpError{Op: "spawn", Argv0: r.Argv[0], Code: seam.CodeIO, Err: err}
+	if field, ok := errors.AsType[*seam.FieldError](err); ok {
+		op.Code, op.Err = seam.CodeUnsupported, field // a limit that the launcher has refused
+		return op
+	}
 	var failed *ownerError
 	var fallen *fallback.OwnerError
 	if errors.As(err, &failed) || errors.As(err, &fallen) {

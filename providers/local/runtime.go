@@ -5,8 +5,8 @@
 // # Concurrency
 //
 // All methods of [Runtime] may be called concurrently. A runtime runs one
-// goroutine for each live range, one for each stream that it collects or feeds,
-// and one for each termination under way. All of them have ended when Close
+// goroutine for each live range, one more for a limited scope, one for each
+// stream that it collects or feeds, and one for each termination under way. All of them have ended when Close
 // returns nil.
 package local
 
@@ -224,15 +224,23 @@ func permits(containment seam.Containment, spec *seam.Spec) error {
 		return refuse(seam.CodeContainment, &seam.FieldError{Field: "Require", Problem: fmt.Sprintf(
 			"is complete containment, and this host gives %q (%s)", containment.Kind, containment.Reason)})
 	}
-	if limits := spec.Limits.Set(); len(limits) > 0 {
-		return refuse(seam.CodeUnsupported, &seam.FieldError{Field: limits[0], Problem: fmt.Sprintf(
-			"can't be enforced by containment %q", containment.Kind)})
+	// The others learn from the kernel what they can enforce, at the launch.
+	limitless := containment.Kind != seam.KindScope && containment.Kind != seam.KindCgroup
+	if limits := spec.Limits.Set(); len(limits) > 0 && limitless {
+		return refuse(seam.CodeUnsupported, refusedLimit(limits[0], containment.Kind, errNoController))
 	}
 	if spec.Detach && !keepable(containment.Kind) {
 		return refuse(seam.CodeUnsupported, &seam.FieldError{Field: "Detach", Problem: fmt.Sprintf(
 			"can't be had with containment %q: nothing could tell what of it still lives, or end it", containment.Kind)})
 	}
 	return nil
+}
+
+// errNoController is why most kinds enforce no limit.
+var errNoController = errors.New("it has no resource controllers")
+
+func refusedLimit(field string, kind seam.Kind, reason error) *seam.FieldError {
+	return &seam.FieldError{Field: field, Problem: fmt.Sprintf("can't be enforced by containment %q: %v", kind, reason)}
 }
 
 // admit reserves a name, and counts a launch under way.

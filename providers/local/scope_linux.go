@@ -56,7 +56,7 @@ func (l *scopeLauncher) Launch(ctx context.Context, r owner.Request) (owner.Dire
 		return nil, nil, &ownerError{err}
 	}
 	unit := newUnitName() + ".scope"
-	scope, err := l.enter(ctx, manager, unit, held, r.Argv[0])
+	scope, err := l.enter(ctx, manager, unit, held, r)
 	if err != nil {
 		held.Abandon()
 		held.Wait()
@@ -99,9 +99,9 @@ func (l *scopeLauncher) try(ctx context.Context) error {
 
 // enter puts a held process into a scope and returns the scope as its owner,
 // once the kernel says that it is in there: a job that is done is no proof.
-func (l *scopeLauncher) enter(ctx context.Context, manager *systemd.Manager, unit string, held *runner.Held, argv0 string) (*cgroup.Range, error) {
-	properties := []systemd.Property{
-		{Name: "Description", Value: describeUnit(argv0)},
+func (l *scopeLauncher) enter(ctx context.Context, manager *systemd.Manager, unit string, held *runner.Held, r owner.Request) (*cgroup.Range, error) {
+	properties := append(limitProperties(r.Limits), []systemd.Property{
+		{Name: "Description", Value: describeUnit(r.Argv[0])},
 		{Name: "PIDs", Value: []uint32{uint32(held.PID())}},
 		{Name: "DefaultDependencies", Value: false},
 		{Name: "CollectMode", Value: "inactive-or-failed"},
@@ -111,7 +111,7 @@ func (l *scopeLauncher) enter(ctx context.Context, manager *systemd.Manager, uni
 		{Name: "SendSIGKILL", Value: true},
 		{Name: "BindsTo", Value: []string{l.guardian}},
 		{Name: "After", Value: []string{l.guardian}},
-	}
+	}...)
 	err := errNoOOMPolicy
 	if !l.noOOMPolicy.Load() {
 		err = manager.StartTransient(ctx, unit, append(properties, systemd.Property{Name: "OOMPolicy", Value: "continue"}))
@@ -137,7 +137,46 @@ func (l *scopeLauncher) enter(ctx context.Context, manager *systemd.Manager, uni
 	}
 	// The manager removes the cgroup of a scope that ran empty.
 	release := func(ctx context.Context) error { return l.bus.release(ctx, manager, unit) }
-	return cgroup.NewRange(dir, held.PID(), release), nil
+	scope := cgroup.NewRange(dir, held.PID(), release)
+	if err := limitScope(scope, unit, dir, held, r.Limits); err != nil {
+		return nil, err
+	}
+	return scope, nil
+}
+
+// limitProperties ask a manager for limits.
+func limitProperties(limits seam.Limits) []systemd.Property {
+	var list []systemd.Property
+	if limits.MemoryBytes > 0 {
+		list = append(list,
+			systemd.Property{Name: "MemoryMax", Value: uint64(limits.MemoryBytes)},
+			systemd.Property{Name: "MemorySwapMax", Value: uint64(0)})
+	}
+	if limits.Pids > 0 {
+		list = append(list, systemd.Property{Name: "TasksMax", Value: uint64(limits.Pids)})
+	}
+	if limits.CPUs > 0 {
+		const most = 1 << 40 // in a second, which is more than any system has
+		list = append(list, systemd.Property{Name: "CPUQuotaPerSecUSec", Value: uint64(max(1, min(most, limits.CPUs*1e6)))})
+	}
+	return list
+}
+
+// limitScope sees whether the kernel enforces limits: the manager says that it
+// does where a controller is not there, too.
+func limitScope(scope *cgroup.Range, unit, dir string, held *runner.Held, limits seam.Limits) error {
+	if len(limits.Set()) == 0 {
+		return nil
+	}
+	controls, err := cgroup.ControlsOf(held.PID(), unit, dir)
+	if err != nil {
+		return fmt.Errorf("verify %s: %w", unit, err)
+	}
+	if err := controls.Verify(limits); err != nil {
+		return refuseLimit(seam.KindScope, err)
+	}
+	scope.Limit(controls, limits)
+	return scope.WatchLimits()
 }
 
 // abandonStarted ends a range whose target could not be started, and returns

@@ -372,7 +372,8 @@ func (s *selection) tryDelegated(ctx context.Context) (owner.Launcher, func() bo
 		}
 		return nil, nil, err
 	}
-	return &cgroupLauncher{base: g.dir, prefix: unitPrefix}, g.alive, nil
+	vacate := func() error { return cgroup.Vacate(g.dir, "guardian") }
+	return &cgroupLauncher{base: g.dir, prefix: unitPrefix, vacate: vacate}, g.alive, nil
 }
 
 // ensureGuardian returns the guardian that lives, and starts one where none does.
