@@ -31,6 +31,8 @@ func TestRender(t *testing.T) {
 		{"no newline at the end", bash.Result{Outcome: exited(0), Stdout: bash.Text{Text: "hi"}}, "hi"},
 		{"nothing", bash.Result{Outcome: exited(0)}, "(no output)"},
 		{"a newline is output", bash.Result{Outcome: exited(0), Stdout: bash.Text{Text: "\n"}}, "\n"},
+		{"a limit on processes", bash.Result{Outcome: seam.Outcome{ExitCode: 254, End: seam.EndLimitPids}}, "(no output)\n[reached its limit on processes]\n[exit code: 254]"},
+		{"a limit on memory", bash.Result{Outcome: killed(seam.EndLimitMemory, "SIGKILL", nil)}, "(no output)\n[reached its limit on memory]\n[killed by signal: SIGKILL]"},
 		{"nothing, and a code", bash.Result{Outcome: exited(3)}, "(no output)\n[exit code: 3]"},
 		{"stderr alone", bash.Result{Outcome: exited(0), Stderr: bash.Text{Text: "oops\n"}}, "[stderr]\noops\n"},
 		{

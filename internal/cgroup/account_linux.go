@@ -5,6 +5,7 @@ import (
 	"os"
 	"path/filepath"
 	"sync"
+	"time"
 
 	"golang.org/x/sys/unix"
 
@@ -14,9 +15,12 @@ import (
 
 var _ owner.Limited = (*Range)(nil)
 
-// Limit has the range account for limits that are in force at c. Call it before
-// any other method.
-func (r *Range) Limit(c Controls, limits seam.Limits) { r.controls, r.limits = c, limits }
+// Limit has the range account for limits that are in force at c, from now on.
+// Call it before any other method.
+func (r *Range) Limit(c Controls, limits seam.Limits) {
+	c.refused = c.refusedForks()
+	r.controls, r.limits = c, limits
+}
 
 // Account implements [owner.Limited].
 func (r *Range) Account() owner.Account {
@@ -39,34 +43,40 @@ func latest(a, b owner.Account) owner.Account {
 // WatchLimits keeps what the kernel has counted up to date, for a cgroup that
 // someone else removes as soon as it is empty. Call it after Limit; Close ends it.
 func (r *Range) WatchLimits() error {
-	accounts, err := newAccounts(r.controls, r.limits)
-	r.accounts = accounts
+	var err error
+	r.accounts, err = newAccounts(r.controls, r.limits)
 	return err
 }
 
 // accounts follow what the kernel counts. One goroutine does, which ends with
 // the cgroup or with close, and which close joins.
-//
-// v1 tells nobody of an out-of-memory kill in this way: there the reading at the
-// end has to come in time.
 type accounts struct {
 	controls Controls
 	limits   seam.Limits
-	files    []int    // have to be read where they are polled
-	epoll    *os.File // of files, in the runtime's poller
-	ended    chan struct{}
+	files    []int         // of v2; they have to be read where they are polled
+	epoll    *os.File      // of files, in the runtime's poller
+	ended    chan struct{} // closed when nothing is followed any more
+	closing  chan struct{}
 
 	mu   sync.Mutex
 	seen owner.Account
 }
 
-// newAccounts returns nil where there is no file to follow.
+// pace is how often the counters of v1 are read, which tells nobody of them:
+// also of a refused fork it does not, as Linux 6.18 was seen not to do.
+const pace = 50 * time.Millisecond
+
+// newAccounts returns nil where there is nothing to follow.
 func newAccounts(c Controls, limits seam.Limits) (*accounts, error) {
-	a := &accounts{controls: c, limits: limits, ended: make(chan struct{})}
+	a := &accounts{controls: c, limits: limits, ended: make(chan struct{}), closing: make(chan struct{})}
+	if limits.Pids > 0 && c.pids.v1 || limits.MemoryBytes > 0 && c.memory.v1 {
+		go a.keepReading() // joined by close
+		return a, nil
+	}
 	if limits.Pids > 0 {
 		a.add(c.pids, pidsEvents)
 	}
-	if limits.MemoryBytes > 0 && !c.memory.v1 {
+	if limits.MemoryBytes > 0 {
 		a.add(c.memory, memoryEvents)
 	}
 	if len(a.files) == 0 {
@@ -135,11 +145,30 @@ func (a *accounts) follow() {
 				return // gone
 			}
 		}
-		now := a.controls.account(a.limits)
-		a.mu.Lock()
-		a.seen = latest(a.seen, now)
-		a.mu.Unlock()
+		a.read()
 	}
+}
+
+// keepReading reads at its pace.
+func (a *accounts) keepReading() {
+	defer close(a.ended)
+	ticks := time.NewTicker(pace)
+	defer ticks.Stop()
+	for {
+		select {
+		case <-a.closing:
+			return
+		case <-ticks.C:
+			a.read()
+		}
+	}
+}
+
+func (a *accounts) read() {
+	now := a.controls.account(a.limits)
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	a.seen = latest(a.seen, now)
 }
 
 func (a *accounts) last() owner.Account {
@@ -149,7 +178,10 @@ func (a *accounts) last() owner.Account {
 }
 
 func (a *accounts) close() {
-	_ = a.epoll.Close()
+	close(a.closing)
+	if a.epoll != nil {
+		_ = a.epoll.Close()
+	}
 	<-a.ended
 	a.closeFiles()
 }

@@ -113,7 +113,11 @@ func write(dir, file, text string) error {
 
 // Controls are the directories in which the kernel keeps a range's limits, and
 // counts how often they were reached.
-type Controls struct{ memory, pids, cpu control }
+type Controls struct {
+	memory, pids, cpu control
+
+	refused int64 // forks that were refused before the target began
+}
 
 // A control is the directory of one controller.
 type control struct {
@@ -323,8 +327,11 @@ func reachedMemoryV1(oomControl, failCount []byte) bool {
 	return err == nil && hits > 0 && count(oomControl, "oom_kill") > 0
 }
 
-// reachedPids judges pids.events, the same in v1 and v2.
-func reachedPids(events []byte) bool { return count(events, "max") > 0 }
+// refusedForks is what pids.events has counted, the same in v1 and v2.
+func (c Controls) refusedForks() int64 {
+	text, _ := c.pids.read(pidsEvents) // a cgroup that is gone counts nothing; a watch may know more
+	return count([]byte(text), "max")
+}
 
 // count finds "KEY NUMBER" among lines. What is not there did not happen.
 func count(data []byte, key string) int64 {
@@ -341,12 +348,12 @@ func count(data []byte, key string) int64 {
 // account reads what the kernel has counted so far against limits.
 func (c Controls) account(limits seam.Limits) owner.Account {
 	read := func(of control, file string) []byte {
-		text, _ := of.read(file) // a cgroup that is gone counts nothing; a watch may know more
+		text, _ := of.read(file) // as above
 		return []byte(text)
 	}
 	var a owner.Account
 	if limits.Pids > 0 {
-		a.ReachedPids = reachedPids(read(c.pids, pidsEvents))
+		a.ReachedPids = c.refusedForks() > c.refused
 	}
 	peak := memoryPeak
 	if c.memory.v1 {

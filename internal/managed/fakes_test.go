@@ -41,6 +41,7 @@ type fakeRange struct {
 	empty   chan struct{}
 	mortal  bool
 	members []seam.Member
+	account owner.Account
 
 	mu      sync.Mutex
 	once    sync.Once
@@ -92,6 +93,8 @@ func (r *fakeRange) setMembers(n int) {
 	defer r.mu.Unlock()
 	r.members = make([]seam.Member, n)
 }
+
+func (r *fakeRange) Account() owner.Account { return r.account }
 
 func (r *fakeRange) Close() error { return nil }
 

@@ -277,3 +277,46 @@ func TestLost(t *testing.T) {
 	}
 	<-p.Done()
 }
+
+// A limit is told where it can have been why a command failed, and nowhere else.
+func TestLimitIsToldOfFailures(t *testing.T) {
+	memory, pids := owner.Account{ReachedMemory: true, PeakMemBytes: 7}, owner.Account{ReachedPids: true}
+	kill := owner.Exit{Code: -1, Signal: seam.Signal{Name: "SIGKILL", Number: 9}, Usage: &seam.Usage{MaxRSSBytes: 5}}
+	for _, c := range []struct {
+		name      string
+		account   owner.Account
+		exit      owner.Exit
+		terminate bool
+		want      seam.EndKind
+	}{
+		{"success", owner.Account{ReachedMemory: true, ReachedPids: true}, owner.Exit{}, false, seam.EndExited},
+		{"failure, no limit", owner.Account{PeakMemBytes: 7}, owner.Exit{Code: 1}, false, seam.EndExited},
+		{"a signal, no limit", owner.Account{}, kill, false, seam.EndSignaled},
+		{"killed for memory", memory, kill, false, seam.EndLimitMemory},
+		{"failed for memory", memory, owner.Exit{Code: 1}, false, seam.EndLimitMemory},
+		{"failed for processes", pids, owner.Exit{Code: 254}, false, seam.EndLimitPids},
+		{"both", owner.Account{ReachedMemory: true, ReachedPids: true}, kill, false, seam.EndLimitMemory},
+		{"terminated by us", memory, kill, true, seam.EndTerminated},
+		{"lost", memory, owner.Exit{Lost: true, Code: -1}, false, seam.EndLost},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				p := newProcess(managed.Params{Grace: time.Hour})
+				p.owner.account, p.direct.exit = c.account, c.exit
+				if c.terminate {
+					p.Terminate(nil)
+				}
+				p.exit()
+				p.owner.end()
+				got, err := p.Wait(t.Context())
+				if err != nil || got.End != c.want || got.ExitCode != c.exit.Code || got.Signal != c.exit.Signal {
+					t.Errorf("got %+v, %v, want %s", got, err, c.want)
+				}
+				if c.exit.Usage != nil && (got.Usage.PeakMemBytes != c.account.PeakMemBytes || got.Usage.MaxRSSBytes != 5) {
+					t.Errorf("usage %+v, want a peak of %d", got.Usage, c.account.PeakMemBytes)
+				}
+				<-p.Done()
+			})
+		})
+	}
+}

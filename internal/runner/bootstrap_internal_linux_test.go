@@ -137,19 +137,14 @@ func TestRecords(t *testing.T) {
 // become plays a bootstrap that does what peer does with its end.
 func become(ctx context.Context, t *testing.T, r owner.Request, peer func(net *os.File)) error {
 	t.Helper()
-	fds, err := syscall.Socketpair(syscall.AF_UNIX, syscall.SOCK_STREAM|syscall.SOCK_CLOEXEC|syscall.SOCK_NONBLOCK, 0)
-	if err != nil {
-		t.Fatal(err)
-	}
-	held := &Held{control: os.NewFile(uintptr(fds[0]), "ours")}
-	theirs := os.NewFile(uintptr(fds[1]), "theirs")
+	held, theirs := heldPair(t)
 	done := make(chan struct{})
 	go func() { // joined below
 		defer close(done)
 		defer theirs.Close()
 		peer(theirs)
 	}()
-	err = held.Become(ctx, r)
+	err := held.Become(ctx, r)
 	<-done
 	return err
 }
@@ -167,6 +162,16 @@ func TestBecome(t *testing.T) {
 		want error
 	}{
 		{"starts", func(f *os.File) { read(f); _, _ = f.Write([]byte{recordExec}) }, nil},
+		{"is ready, and starts", func(f *os.File) {
+			_, _ = f.Write([]byte{recordReady})
+			read(f)
+			_, _ = f.Write([]byte{recordExec})
+		}, nil},
+		{"is ready twice", func(f *os.File) {
+			_, _ = f.Write([]byte{recordReady})
+			read(f)
+			_, _ = f.Write([]byte{recordReady, recordExec})
+		}, ErrLost},
 		{"fails", func(f *os.File) { read(f); _, _ = f.Write(errorRecord(stepExec, syscall.EACCES)) }, syscall.EACCES},
 		{"ends without a word", read, ErrLost},
 		{"ends before it has read", func(*os.File) {}, ErrLost},
@@ -199,6 +204,45 @@ func TestBecome(t *testing.T) {
 			t.Errorf("got %v", err)
 		}
 	})
+}
+
+func TestWaitReady(t *testing.T) {
+	for _, c := range []struct {
+		name, says string
+		want       error
+	}{
+		{"ready", "R", nil},
+		{"another word", "X", ErrLost},
+		{"the end", "", ErrLost},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			held, theirs := heldPair(t)
+			_, _ = theirs.WriteString(c.says)
+			_ = theirs.Close()
+			if err := held.WaitReady(t.Context()); !errors.Is(err, c.want) {
+				t.Errorf("got %v, want %v", err, c.want)
+			}
+		})
+	}
+	held, theirs := heldPair(t)
+	defer theirs.Close()
+	ctx, cancel := context.WithCancelCause(t.Context())
+	enough := errors.New("enough")
+	cancel(enough)
+	if err := held.WaitReady(ctx); !errors.Is(err, enough) {
+		t.Errorf("got %v", err)
+	}
+}
+
+func heldPair(t *testing.T) (held *Held, theirs *os.File) {
+	t.Helper()
+	fds, err := syscall.Socketpair(syscall.AF_UNIX, syscall.SOCK_STREAM|syscall.SOCK_CLOEXEC|syscall.SOCK_NONBLOCK, 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	held = &Held{control: os.NewFile(uintptr(fds[0]), "ours")}
+	t.Cleanup(func() { _ = held.control.Close() })
+	return held, os.NewFile(uintptr(fds[1]), "theirs")
 }
 
 func FuzzReadRequest(f *testing.F) {

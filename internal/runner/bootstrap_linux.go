@@ -2,6 +2,7 @@ package runner
 
 import (
 	"bufio"
+	"bytes"
 	"context"
 	"encoding/binary"
 	"errors"
@@ -23,6 +24,7 @@ import (
 //	  | start: the target's session,            |
 //	  | streams and directory; control          |
 //	  | socket on descriptor 3                  |
+//	  | <------------------------ ready record  |
 //	  |                                         | waits
 //	  | puts the process into its range,        |
 //	  | and verifies that the kernel did        |
@@ -42,6 +44,7 @@ import (
 const (
 	verbBootstrap = "bootstrap"
 
+	recordReady = 'R'
 	recordExec  = 'X'
 	recordError = 'E' // followed by the step, and errno in 32 bits
 
@@ -92,6 +95,7 @@ const maxRecordBytes = 64
 type Held struct {
 	*Direct
 	control *os.File
+	ready   bool // it has said so
 }
 
 // Hold starts a bootstrap for r. It runs nothing of the target's before Release.
@@ -128,6 +132,25 @@ func Hold(r owner.Request) (*Held, error) {
 	return &Held{Direct: direct, control: control}, nil
 }
 
+// WaitReady waits until the bootstrap holds with every thread that it needs: a
+// limit on them would otherwise be its end. Call it at most once.
+func (h *Held) WaitReady(ctx context.Context) error {
+	unblock := context.AfterFunc(ctx, func() { _ = h.control.SetReadDeadline(time.Unix(1, 0)) })
+	defer unblock()
+	var record [1]byte
+	_, err := io.ReadFull(h.control, record[:])
+	switch {
+	case ctx.Err() != nil:
+		return context.Cause(ctx)
+	case err != nil:
+		return fmt.Errorf("%w: %w", ErrLost, err)
+	case record[0] != recordReady:
+		return fmt.Errorf("%w: it wrote %q", ErrLost, record)
+	}
+	h.ready = true
+	return nil
+}
+
 // ErrLost is matched when a bootstrap ended without a word.
 var ErrLost = errors.New("bootstrap ended before it started the target")
 
@@ -156,6 +179,9 @@ func (h *Held) become(r owner.Request) error {
 	records, err := io.ReadAll(io.LimitReader(h.control, maxRecordBytes))
 	if err != nil {
 		return fmt.Errorf("%w: %w", ErrLost, err)
+	}
+	if !h.ready {
+		records = bytes.TrimPrefix(records, []byte{recordReady})
 	}
 	return readRecords(records)
 }
@@ -319,6 +345,9 @@ func readUint32(r *bufio.Reader) (uint32, error) {
 func bootstrap() {
 	control := os.NewFile(controlFD, "control")
 	unix.CloseOnExec(controlFD)
+	if _, err := control.Write([]byte{recordReady}); err != nil {
+		leave(exitProtocol)
+	}
 	request, err := readWholeRequest(control)
 	if err != nil {
 		// Who started it gave it up; there is nobody to tell.

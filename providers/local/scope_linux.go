@@ -56,7 +56,13 @@ func (l *scopeLauncher) Launch(ctx context.Context, r owner.Request) (owner.Dire
 		return nil, nil, &ownerError{err}
 	}
 	unit := newUnitName() + ".scope"
-	scope, err := l.enter(ctx, manager, unit, held, r)
+	if r.Limits.Pids > 0 {
+		err = held.WaitReady(ctx)
+	}
+	var scope *cgroup.Range
+	if err == nil {
+		scope, err = l.enter(ctx, manager, unit, held, r)
+	}
 	if err != nil {
 		held.Abandon()
 		held.Wait()
