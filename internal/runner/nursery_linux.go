@@ -96,7 +96,7 @@ func closeAll(fds []int) {
 func (n *parent) start(fds []int) {
 	n.mu.Lock() // so that reap does not see the child before it is known
 	defer n.mu.Unlock()
-	pid, _, err := syscall.StartProcess("/proc/self/exe", []string{"corral-runner"}, &syscall.ProcAttr{
+	pid, _, err := syscall.StartProcess("/proc/self/exe", []string{runnerName}, &syscall.ProcAttr{
 		Dir:   "/",
 		Env:   []string{Select(verbSupervise)},
 		Files: []uintptr{uintptr(fds[0]), uintptr(fds[1]), uintptr(fds[2]), uintptr(fds[3]), n.theirs.Fd()},

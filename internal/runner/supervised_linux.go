@@ -21,6 +21,9 @@ import (
 	"github.com/corral-world/corral/seam"
 )
 
+// runnerName is what supervisors are called.
+const runnerName = "corral-runner"
+
 // ErrSupervisor is matched by a launch that failed for its supervisor, not for
 // its target.
 var ErrSupervisor = errors.New("no supervisor")
@@ -87,7 +90,7 @@ func (n *Nursery) Launch(ctx context.Context, r owner.Request) (*Supervised, err
 		return nil, err
 	}
 	defer theirs.Close()
-	s := &Supervised{control: ours, ended: make(chan struct{}), done: make(chan struct{})}
+	s := &Supervised{control: ours, nursery: n.direct.PID(), ended: make(chan struct{}), done: make(chan struct{})}
 	if err := n.send(ctx, append(slices.Clone(r.Stdio[:]), theirs)); err != nil {
 		return nil, errors.Join(fmt.Errorf("%w: %w", ErrSupervisor, err), ours.Close())
 	}
@@ -170,7 +173,9 @@ type Supervised struct {
 	control    *os.File
 	records    *bufio.Reader
 	target     int
+	nursery    int
 	supervisor int
+	born       uint64          // when the supervisor was: with its number, an identity
 	handle     *process.Handle // of the supervisor; nil where it had ended
 	reader     sync.WaitGroup
 
@@ -198,6 +203,9 @@ func (s *Supervised) begin(r owner.Request) error {
 		s.supervisor = int(number)
 		if s.handle, err = process.Open(s.supervisor); err != nil {
 			return lost(err)
+		}
+		if stat, err := process.ReadStat(s.supervisor); err == nil {
+			s.born = stat.Started
 		}
 		if err := WriteRequest(s.control, r); err != nil {
 			return lost(err)
@@ -306,8 +314,8 @@ func (s *Supervised) Done() <-chan struct{} { return s.done }
 // of the range was left.
 func (s *Supervised) Empty() bool { return s.empty }
 
-// Signal has the supervisor signal every member. One that has not answered KILL
-// for a while is killed: the nursery ends what it leaves.
+// Signal has the supervisor signal every member. One that is stopped, and has not
+// answered KILL for a while, is killed: the nursery ends what it leaves.
 func (s *Supervised) Signal(sig owner.Signal) error {
 	command := byte(commandTerminate)
 	if sig == owner.Kill {
@@ -319,7 +327,8 @@ func (s *Supervised) Signal(sig owner.Signal) error {
 		}
 		late := time.Since(s.killed) > unanswered
 		s.mu.Unlock()
-		if late && s.handle != nil {
+		// One that runs and does not answer has a member that it can't kill.
+		if state := s.state(); late && (state == 'T' || state == 't') {
 			return s.handle.Signal(unix.SIGKILL)
 		}
 	}
@@ -327,10 +336,31 @@ func (s *Supervised) Signal(sig owner.Signal) error {
 	return err
 }
 
-// Members lists what lives below the supervisor, without the target.
+// state is the supervisor's, as the system has it (proc_pid_stat(5)); 0 where it
+// has ended.
+func (s *Supervised) state() byte {
+	stat, err := process.ReadStat(s.supervisor)
+	if err != nil || stat.Started != s.born || stat.Dead() || s.handle == nil {
+		return 0
+	}
+	return stat.State
+}
+
+// Members lists what lives below the supervisor, without the target. What a
+// supervisor left that was killed is below the nursery, and can't be told from
+// what others left.
 func (s *Supervised) Members() []seam.Member {
+	rows := process.Descendants(s.supervisor, nil)
+	if s.state() == 0 {
+		supervisors := make(map[int]bool)
+		for _, pid := range process.Children(s.nursery) {
+			m, alive := process.Describe(pid)
+			supervisors[pid] = alive && len(m.Argv) > 0 && m.Argv[0] == runnerName
+		}
+		rows = process.Descendants(s.nursery, supervisors)
+	}
 	var members []seam.Member
-	for _, row := range process.Descendants(s.supervisor, nil) {
+	for _, row := range rows {
 		if row.PID == s.target {
 			continue
 		}

@@ -44,7 +44,7 @@ func (r *Reaper) Containment() seam.Containment {
 	return seam.Containment{
 		Kind: seam.KindReaper,
 		Escapes: []string{
-			"a process that stops its supervisor, or kills the supervisor and its nursery, which it may as the same user",
+			"a process that kills or stops both its supervisor and the nursery above it, which it may as the same user",
 			"a process that changes its user id to one that may not be signalled",
 			"a fork bomb that reaches the limit on processes",
 		},

@@ -51,16 +51,19 @@ func TestKilledOwnersLeaveNothing(t *testing.T) {
 		kill  []func(*doomed) []int
 		left  int  // of doomedRanges that go on, as they should
 		ttys  bool // the ranges are those of terminals
+
+		stop func(*doomed) []int // whom a payload has stopped; nil for nobody
 	}{
-		{"the harness", []seam.Kind{seam.KindScope, seam.KindCgroup, seam.KindReaper}, []func(*doomed) []int{harness}, 0, false},
-		{"the harness of terminals", []seam.Kind{seam.KindScope, seam.KindCgroup, seam.KindReaper}, []func(*doomed) []int{harness}, 0, true},
-		{"the harness and its guardian", native, []func(*doomed) []int{harness, guardian}, 0, false},
-		{"the guardian and its harness", native, []func(*doomed) []int{guardian, harness}, 0, false},
-		{"the nursery", []seam.Kind{seam.KindReaper}, []func(*doomed) []int{nursery}, 0, false},
-		{"one supervisor", []seam.Kind{seam.KindReaper}, []func(*doomed) []int{supervisor}, doomedRanges - 1, false},
-		{"every supervisor", []seam.Kind{seam.KindReaper}, []func(*doomed) []int{supervisors}, 0, false},
-		{"the harness and the nursery", []seam.Kind{seam.KindReaper}, []func(*doomed) []int{harness, nursery}, 0, false},
-		{"the harness and every supervisor", []seam.Kind{seam.KindReaper}, []func(*doomed) []int{harness, supervisors}, 0, false},
+		{"the harness", []seam.Kind{seam.KindScope, seam.KindCgroup, seam.KindReaper}, []func(*doomed) []int{harness}, 0, false, nil},
+		{"the harness of terminals", []seam.Kind{seam.KindScope, seam.KindCgroup, seam.KindReaper}, []func(*doomed) []int{harness}, 0, true, nil},
+		{"the harness and its guardian", native, []func(*doomed) []int{harness, guardian}, 0, false, nil},
+		{"the guardian and its harness", native, []func(*doomed) []int{guardian, harness}, 0, false, nil},
+		{"the nursery", []seam.Kind{seam.KindReaper}, []func(*doomed) []int{nursery}, 0, false, nil},
+		{"one supervisor", []seam.Kind{seam.KindReaper}, []func(*doomed) []int{supervisor}, doomedRanges - 1, false, nil},
+		{"every supervisor", []seam.Kind{seam.KindReaper}, []func(*doomed) []int{supervisors}, 0, false, nil},
+		{"the harness and the nursery", []seam.Kind{seam.KindReaper}, []func(*doomed) []int{harness, nursery}, 0, false, nil},
+		{"the harness and every supervisor", []seam.Kind{seam.KindReaper}, []func(*doomed) []int{harness, supervisors}, 0, false, nil},
+		{"the harness of stopped supervisors", []seam.Kind{seam.KindReaper}, []func(*doomed) []int{harness}, 0, false, supervisors},
 	} {
 		for _, kind := range kindsHere(t, c.kinds...) {
 			t.Run(c.name+"/"+string(kind), func(t *testing.T) {
@@ -72,6 +75,11 @@ func TestKilledOwnersLeaveNothing(t *testing.T) {
 				}
 				if len(victims) == 0 {
 					t.Fatal("nobody to kill")
+				}
+				if c.stop != nil {
+					for _, pid := range c.stop(d) {
+						signalProcess(t, pid, syscall.SIGSTOP)
+					}
 				}
 				for _, pid := range victims {
 					// The end of the first can be faster than we are with the next.

@@ -1,7 +1,6 @@
 package local_test
 
 import (
-	"bytes"
 	"context"
 	"fmt"
 	"os"
@@ -143,36 +142,15 @@ func TestSetuidIsKept(t *testing.T) {
 
 // TestUnsignallable: a member that we may not signal ends with its range.
 func TestUnsignallable(t *testing.T) {
-	program := setuidProgram(t, "sleep")
 	forEachNative(t, func(t *testing.T, kind seam.Kind) {
 		r := openRuntime(t, local.Config{Containment: kind})
-		p, err := r.Spawn(t.Context(), seam.Spec{
-			Argv: []string{"sh", "-c", program + " 600 & echo; wait"}, Dir: "/", Grace: 100 * time.Millisecond,
-			Stdout: seam.Output{Mode: seam.Pipe},
-		})
-		if err != nil {
-			t.Fatal(err)
-		}
-		if _, err := p.Stdout().Read(make([]byte, 1)); err != nil {
-			t.Fatal(err)
-		}
-		for members := 0; members == 0; { // sh has forked; it may not have executed yet
-			list, err := p.Survivors(t.Context())
-			if err != nil {
-				t.Fatal(err)
-			}
-			for _, m := range list {
-				if bytes.HasPrefix(cmdline(m.PID), []byte(program)) {
-					members++
-				}
-			}
-		}
+		p, member := startUnsignallable(t, r, 10*time.Minute)
 		p.Terminate(errEnough)
 		if err := p.WaitEmpty(t.Context()); err != nil {
 			t.Error(err)
 		}
-		if left := alive(t, program); len(left) > 0 {
-			t.Errorf("alive: %s", left)
+		if line := cmdline(member); len(line) > 0 {
+			t.Errorf("process %d lives: %q", member, line)
 		}
 	})
 }
