@@ -2,6 +2,7 @@ package local_test
 
 import (
 	"bytes"
+	"errors"
 	"fmt"
 	"os"
 	"os/exec"
@@ -51,7 +52,7 @@ func TestLimitsAreEnforcedOrRefused(t *testing.T) {
 			spec.Limits = limits
 			p, err := r.Spawn(t.Context(), spec)
 			if err != nil {
-				bad, ok := err.(*seam.OpError).Err.(*seam.FieldError)
+				bad, ok := errors.AsType[*seam.FieldError](err)
 				if seam.CodeOf(err) != seam.CodeUnsupported || !ok || bad.Field != field || count.runs(t) != 0 {
 					t.Errorf("%s: got %q: %v, and the target ran %d times", field, seam.CodeOf(err), err, count.runs(t))
 				}
