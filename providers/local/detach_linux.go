@@ -75,6 +75,7 @@ type keepEvent struct {
 	Started *seam.Containment `json:",omitempty"`
 	Refused *keepRefusal      `json:",omitempty"`
 	Exited  *owner.Exit       `json:",omitempty"`
+	Account *owner.Account    `json:",omitempty"` // with Exited
 	Empty   bool              `json:",omitempty"`
 }
 
@@ -276,17 +277,25 @@ type detached struct {
 	events         *json.Decoder
 	name, registry string
 
-	reader sync.WaitGroup
-	exited chan struct{} // closed once exit is known, or never will be
-	exit   owner.Exit
-	done   chan struct{} // closed at the end of the connection
-	empty  bool          // valid once done is closed
+	reader  sync.WaitGroup
+	exited  chan struct{} // closed once exit is known, or never will be
+	exit    owner.Exit
+	account owner.Account // valid with exit
+	done    chan struct{} // closed at the end of the connection
+	empty   bool          // valid once done is closed
 }
 
 var (
-	_ owner.Direct = (*detached)(nil)
-	_ owner.Owner  = (*detached)(nil)
+	_ owner.Direct  = (*detached)(nil)
+	_ owner.Owner   = (*detached)(nil)
+	_ owner.Limited = (*detached)(nil)
 )
+
+// Account implements [owner.Limited].
+func (d *detached) Account() owner.Account {
+	<-d.exited
+	return d.account
+}
 
 // begin sends what is asked for, waits for the start and lets the keeper keep it.
 func (d *detached) begin(options keepOptions, request owner.Request) (seam.Containment, error) {
@@ -327,6 +336,9 @@ func (d *detached) listen() {
 		}
 		if event.Exited != nil && !known {
 			known, d.exit = true, *event.Exited
+			if event.Account != nil {
+				d.account = *event.Account
+			}
 			close(d.exited)
 		}
 		d.empty = d.empty || event.Empty
@@ -504,6 +516,8 @@ func (k *keeper) run() error {
 	if outcome, err := p.Wait(ctx); err == nil { // ctx does not end
 		k.tell(keepEvent{Exited: &owner.Exit{
 			Lost: outcome.End == seam.EndLost, Code: outcome.ExitCode, Signal: outcome.Signal, Usage: outcome.Usage,
+		}, Account: &owner.Account{
+			ReachedMemory: outcome.End == seam.EndLimitMemory, ReachedPids: outcome.End == seam.EndLimitPids,
 		}})
 	}
 	<-p.Done()

@@ -42,11 +42,10 @@ func (r *Runtime) LookPath(ctx context.Context, name string, env seam.Env) (stri
 func (r *Runtime) resolve(ctx context.Context, spec *seam.Spec) (owner.Request, error) {
 	base := append(append([]string(nil), r.base...), "PWD="+spec.Dir)
 	request := owner.Request{
-		Path:   spec.Argv[0],
-		Argv:   spec.Argv,
-		Dir:    spec.Dir,
-		Env:    spec.Env.Apply(base, foldEnv),
-		Limits: spec.Limits,
+		Path: spec.Argv[0],
+		Argv: spec.Argv,
+		Dir:  spec.Dir,
+		Env:  spec.Env.Apply(base, foldEnv),
 	}
 	if hasSeparator(request.Path) {
 		return request, nil

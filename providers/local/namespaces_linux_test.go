@@ -144,6 +144,10 @@ func startNeighbour(t *testing.T, shared string) *neighbour {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() {
+		_ = stdin.Close() // the end that it waits for, unless it had another
+		if n.pid != 0 {
+			waitEnded(t, n.pid)
+		}
 		_ = cmd.Process.Kill() // and with it the namespace
 		_ = cmd.Wait()         // killed
 		n.waitFor(t, 0)
@@ -203,12 +207,12 @@ func (n *neighbour) die(t *testing.T) {
 	}
 	// The lock is free when the last of them is gone.
 	for _, pid := range append(guardians, n.pid) {
-		waitGone(t, pid)
+		waitEnded(t, pid)
 	}
 }
 
-// waitGone waits for the end of a process of which someone else is the parent.
-func waitGone(t *testing.T, pid int) {
+// waitEnded waits for the end of a process of which someone else is the parent.
+func waitEnded(t *testing.T, pid int) {
 	t.Helper()
 	fd, err := unix.PidfdOpen(pid, 0)
 	if err == unix.ESRCH {

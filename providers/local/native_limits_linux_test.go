@@ -2,6 +2,7 @@ package local_test
 
 import (
 	"bytes"
+	"context"
 	"errors"
 	"fmt"
 	"os"
@@ -38,39 +39,58 @@ func isDir(path string) bool {
 }
 
 // TestLimitsAreEnforcedOrRefused: a refusal names the field, and nothing of the
-// target has run.
+// target has run, however it was to be started.
 func TestLimitsAreEnforcedOrRefused(t *testing.T) {
+	type spawn func(r *local.Runtime, spec seam.Spec) (waiter, error)
+	ways := map[string]spawn{
+		"plain": func(r *local.Runtime, spec seam.Spec) (waiter, error) { return r.Spawn(t.Context(), spec) },
+		"detached": func(r *local.Runtime, spec seam.Spec) (waiter, error) {
+			spec.Detach = true
+			return r.Spawn(t.Context(), spec)
+		},
+		"terminal": func(r *local.Runtime, spec seam.Spec) (waiter, error) {
+			return r.SpawnTerminal(t.Context(), seam.TerminalSpec{
+				Argv: spec.Argv, Dir: spec.Dir, Grace: spec.Grace, Limits: spec.Limits, Cols: 80, Rows: 24})
+		},
+	}
 	forEachNative(t, func(t *testing.T, kind seam.Kind) {
 		r := openRuntime(t, local.Config{Containment: kind})
-		for field, limits := range map[string]seam.Limits{
-			"Limits.MemoryBytes": {MemoryBytes: 1 << 30},
-			"Limits.Pids":        {Pids: 10},
-			"Limits.CPUs":        {CPUs: 0.5},
-		} {
-			count := newCounter(t)
-			spec := count.spec("exit 0")
-			spec.Limits = limits
-			p, err := r.Spawn(t.Context(), spec)
-			if err != nil {
+		for way, spawn := range ways {
+			if way == "detached" && kind == seam.KindScope {
+				continue // there is none
+			}
+			for field, limits := range map[string]seam.Limits{
+				"Limits.MemoryBytes": {MemoryBytes: 1 << 30},
+				"Limits.Pids":        {Pids: 10},
+				"Limits.CPUs":        {CPUs: 0.5},
+			} {
+				count := newCounter(t)
+				spec := count.spec("exit 0")
+				spec.Limits = limits
+				p, err := spawn(r, spec)
+				if err == nil {
+					if outcome, err := p.Wait(t.Context()); err != nil || !outcome.Success() {
+						t.Errorf("%s, %s: got %+v, %v", way, field, outcome, err)
+					}
+					continue
+				}
 				bad, ok := errors.AsType[*seam.FieldError](err)
 				if seam.CodeOf(err) != seam.CodeUnsupported || !ok || bad.Field != field || count.runs(t) != 0 {
-					t.Errorf("%s: got %q: %v, and the target ran %d times", field, seam.CodeOf(err), err, count.runs(t))
+					t.Errorf("%s, %s: got %q: %v, and the target ran %d times", way, field, seam.CodeOf(err), err, count.runs(t))
 				}
 				if kind == seam.KindScope && slices.Contains(enforcedHere(t), field) {
-					t.Errorf("%s: this host is known to enforce it: %v", field, err)
+					t.Errorf("%s, %s: this host is known to enforce it: %v", way, field, err)
 				}
-				continue
-			}
-			if outcome, err := p.Wait(t.Context()); err != nil || !outcome.Success() {
-				t.Errorf("%s: got %+v, %v", field, outcome, err)
-			}
-			if err := p.WaitEmpty(t.Context()); err != nil {
-				t.Error(err)
 			}
 		}
 		closeRuntime(t, r)
 		checkClean(t)
 	})
+}
+
+// waiter is what processes and terminals have in common here.
+type waiter interface {
+	Wait(ctx context.Context) (seam.Outcome, error)
 }
 
 // needLimit skips where a field is not known to be enforced.

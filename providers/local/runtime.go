@@ -302,6 +302,7 @@ func (r *Runtime) launchRequest(ctx context.Context, launcher owner.Launcher, na
 		return nil, &seam.OpError{Op: "spawn", Argv0: spec.Argv[0], Code: code, Err: err}
 	}
 	request.Stdio, request.Terminal = streams.files()
+	request.Limits = spec.Limits
 	direct, own, err := launcher.Launch(ctx, request)
 	if script, ok := asScript(request, err); ok {
 		direct, own, err = launcher.Launch(ctx, script)

@@ -214,7 +214,8 @@ func (s *selection) tryOwnUnit(context.Context) (owner.Launcher, func() bool, er
 	if err := tryCgroup(dir); err != nil {
 		return nil, nil, err
 	}
-	return &cgroupLauncher{base: dir, prefix: unitPrefix}, func() bool { return true }, nil
+	vacate := func() error { return cgroup.Vacate(dir, "keeper") }
+	return &cgroupLauncher{base: dir, prefix: unitPrefix, vacate: vacate}, func() bool { return true }, nil
 }
 
 // tryOwn: this process's own cgroup, where it is this process's to divide.
