@@ -67,7 +67,7 @@ type Params struct {
 // or belongs to a user that may not be signalled. Members that become fewer only
 // wait for a processor to die on, which a busy host may not have for a while, so
 // the time starts anew with each that went.
-const unkillableAfter = 5 * time.Second
+const unkillableAfter = 10 * time.Second
 
 // Process is a launched command and its range.
 //
