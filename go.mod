@@ -3,6 +3,7 @@ module github.com/corral-world/corral
 go 1.26.0
 
 require (
+	github.com/charmbracelet/x/ansi v0.11.9
 	github.com/creack/pty v1.1.24
 	github.com/godbus/dbus/v5 v5.2.4
 	github.com/lmittmann/tint v1.2.1
