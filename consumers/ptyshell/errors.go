@@ -34,6 +34,9 @@ var (
 	// ErrStart is matched where a shell was started and did not become ready.
 	ErrStart = errors.New("shell did not become ready")
 
+	// ErrNotShell is matched where something is for the shell at its prompt only.
+	ErrNotShell = errors.New("the terminal is not the shell's")
+
 	// ErrClosed is matched by operations on closed Shells, and is the cause of
 	// starts that their end ended.
 	ErrClosed = errors.New("shells closed")

@@ -71,12 +71,17 @@ func parseMark(data []byte, nonce string) (mark, bool) {
 // time. The groups' redirections hide what set -x and a DEBUG trap would show.
 func setup(nonce string) string {
 	osc := func(kind markKind) string { return fmt.Sprintf(`\e]133;%c;%s\a`, kind, nonce) }
+	// Not set anew where it is as it should be: bash 5.2 goes on to use the old
+	// value of PS0 after a syntax error in eval, and prints what is there by then.
+	keep := func(name, value string) string {
+		return fmt.Sprintf(`[[ ${%s-} == %s ]] || %s=%s;`, name, quote(value), name, quote(value))
+	}
 	promptCommand := fmt.Sprintf(
-		`{ printf "\033]133;%c;%s;%%s;%%s\a" "$?" "${PWD+${PWD##*[[:cntrl:]]*}}" >/dev/tty || :; PS0=%s PS1=%s PS2=%s; } >/dev/null 2>&1`,
+		`{ printf "\033]133;%c;%s;%%s;%%s\a" "$?" "${PWD+${PWD##*[[:cntrl:]]*}}" >/dev/tty || :; %s %s %s } >/dev/null 2>&1`,
 		markDone, nonce,
-		quote(osc(markCommand)),
-		quote(`\[`+osc(markPrompt)+`\]`+prompt+`\[`+osc(markReady)+`\]`),
-		quote(`\[`+osc(markMore)+`\]`+continuation+`\[`+osc(markContinuation)+`\]`),
+		keep("PS0", osc(markCommand)),
+		keep("PS1", `\[`+osc(markPrompt)+`\]`+prompt+`\[`+osc(markReady)+`\]`),
+		keep("PS2", `\[`+osc(markMore)+`\]`+continuation+`\[`+osc(markContinuation)+`\]`),
 	)
 	return fmt.Sprintf(
 		` { __corral=$?; PROMPT_COMMAND=%s; set +H; bind 'set enable-bracketed-paste on'; bind 'set enable-active-region off';`+

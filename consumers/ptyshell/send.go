@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 	"time"
 
@@ -132,6 +133,24 @@ func (s *Session) Send(ctx context.Context, request Request) (Result, error) {
 		err = context.Cause(ctx)
 	}
 	return result, err
+}
+
+// Restore has a shell print marks again that lost them: PROMPT_COMMAND was set,
+// say. It returns the exit status of the last command, which nothing had told of.
+//
+// Errors: [ErrNotShell], where what reads the terminal is not the shell at its
+// prompt or may not be; [ErrStart], where the marks did not come; those of Send.
+func (s *Session) Restore(ctx context.Context) (status int, err error) {
+	result, err := s.Send(ctx, Request{Text: setup(s.nonce), Submit: true, setup: true})
+	if err != nil {
+		return 0, err
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if result.Reason != ReasonPrompt || s.restored == nil {
+		return 0, errNotReady(result)
+	}
+	return *s.restored, nil
 }
 
 // Start reserves the session for a send. When ctx ends the send is canceled.
@@ -379,6 +398,9 @@ func (x *Sending) typeText() bool {
 // mayType says why the text can't be typed. s.mu is held.
 func (x *Sending) mayType() error {
 	l := x.looked
+	if x.request.setup && x.s.shellGroup != 0 {
+		return x.mayRestore()
+	}
 	if !l.known {
 		return nil
 	}
@@ -388,6 +410,19 @@ func (x *Sending) mayType() error {
 	if l.foreground.Canonical && longestLine(x.request.Text) > maxCanonicalBytes {
 		return invalid("send", "Text", fmt.Sprintf("has a line of more than %d bytes, of which the terminal drops the rest", maxCanonicalBytes))
 	}
+	return nil
+}
+
+// mayRestore says why the marks can't be put back. s.mu is held.
+func (x *Sending) mayRestore() error {
+	l := x.looked
+	switch {
+	case !l.known || !l.waits || l.foreground.Canonical:
+		return fmt.Errorf("%w: it is not known to read a command", ErrNotShell)
+	case l.foreground.PGID != x.s.shellGroup || !slices.Equal(l.foreground.Argv, x.s.shellArgv):
+		return fmt.Errorf("%w: it is %v", ErrNotShell, Program{l.foreground.PGID, l.foreground.Argv})
+	}
+	x.s.restored = nil
 	return nil
 }
 

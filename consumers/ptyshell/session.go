@@ -47,6 +47,7 @@ type Session struct {
 	consumed    int64 // what results have told of
 	echo        *echo // of what was typed at the prompt; nil when it is over
 	shellGroup  int   // the shell's process group; 0 until the first prompt
+	shellArgv   []string
 	dir         string
 	restored    *int // the status that a new setup found
 

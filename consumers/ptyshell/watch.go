@@ -1,7 +1,6 @@
 package ptyshell
 
 import (
-	"errors"
 	"fmt"
 	"time"
 )
@@ -190,7 +189,7 @@ func (x *Sending) judge(before, l look) (settled bool) {
 		return false
 	}
 	if s.shellGroup == 0 && l.known && reason == ReasonPrompt {
-		s.shellGroup = l.foreground.PGID
+		s.shellGroup, s.shellArgv = l.foreground.PGID, l.foreground.Argv
 	}
 	x.settleLocked(reason)
 	return true
@@ -204,5 +203,5 @@ func errNotReady(result Result) error {
 	case ReasonTimeout:
 		return fmt.Errorf("%w: did not reach readiness in time", ErrStart)
 	}
-	return errors.Join(ErrStart)
+	return fmt.Errorf("%w: %s", ErrStart, result.Reason)
 }

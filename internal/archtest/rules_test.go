@@ -117,9 +117,9 @@ var layers = []layer{
 	},
 	{
 		path:   "consumers/bash/...",
-		module: []string{"seam", "consumers/jobs"},
+		module: []string{"seam", "consumers/jobs", "consumers/ptyshell"},
 		fx:     true,
-		reason: "consumers see only the seams, and bash also jobs",
+		reason: "consumers see only the seams, and bash also jobs and shells on terminals",
 	},
 	{
 		path:     "consumers/ptyshell/...",
