@@ -92,7 +92,7 @@ Exit code 125 is Corral's own failure.`,
 	flags.StringVar(&inv.flags.config, "config", "", "read settings from `FILE`")
 	flags.StringVar(&inv.flags.logLevel, "log-level", "", "log from `LEVEL` on: debug, info, warn, error (default warn)")
 	flags.StringVar(&inv.flags.logFormat, "log-format", "", "log in `FORMAT` text or json (default text)")
-	root.AddCommand(inv.execCommand(), inv.bashCommand(), inv.psCommand(), inv.stopCommand(), inv.doctorCommand(), inv.configCommand())
+	root.AddCommand(inv.execCommand(), inv.bashCommand(), inv.shellCommand(), inv.psCommand(), inv.stopCommand(), inv.doctorCommand(), inv.configCommand())
 	return root
 }
 
