@@ -353,7 +353,9 @@ func (s *Session) osc(data []byte) {
 	}
 	switch m.kind {
 	case markPrompt, markMore:
-		s.endEcho()
+		if !s.paste { // else it may be shown again, in the middle of an echo
+			s.endEcho()
+		}
 		s.promptStart = s.text.end()
 		s.marked = true
 	case markReady:
