@@ -33,6 +33,7 @@ type decoder struct {
 	heldLen int
 	cr      bool // a CR was read, and what follows it was not
 	column0 bool // nothing was printed on the line
+	feeds   int  // counts line feeds
 }
 
 var newline = []byte{'\n'}
@@ -128,6 +129,7 @@ func (d *decoder) control(c byte) {
 	switch c {
 	case '\n':
 		d.cr, d.column0 = false, true
+		d.feeds++
 		d.text(newline)
 	case '\r':
 		d.cr = true

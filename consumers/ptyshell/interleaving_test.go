@@ -420,7 +420,7 @@ func TestInterleavings(t *testing.T) {
 				synctest.Wait()
 			}
 			g.open()
-			if <-ended == <-ended {
+			if first, second := <-ended, <-ended; first == second {
 				t.Error("both or none ended it")
 			}
 		}},

@@ -207,12 +207,13 @@ type Sending struct {
 	released chan struct{} // closed when the session can take another send
 
 	// Of the goroutine that runs it.
-	late      string    // output from before it was typed
-	since     time.Time // it was typed, or interrupted, or begun
-	sinceSeen uint64    // s.printed then
-	typed     bool
-	atPrompt  bool // it was typed where the shell showed its prompt
-	looked    look // the last one
+	late        string    // output from before it was typed
+	since       time.Time // it was typed, or interrupted, or begun
+	sinceSeen   uint64    // s.printed then
+	typed       bool
+	atPrompt    bool // it was typed where the shell showed its prompt
+	interrupted int  // the process group that was interrupted last; 0: none
+	looked      look // the last one
 
 	// Guarded by s.mu.
 	begin    int64  // where its output begins
@@ -454,7 +455,7 @@ func (x *Sending) prepare() []byte {
 	}
 	switch {
 	case x.atPrompt:
-		s.echo = &echo{start: s.text.end(), text: shown}
+		s.echo = &echo{start: s.text.end(), text: shown, feeds: s.output.feeds}
 	case s.echo != nil: // typed on, on the same line
 		s.echo.text += shown
 	}

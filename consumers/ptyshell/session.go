@@ -70,9 +70,9 @@ const (
 // echo is what the line editor shows of what is typed. It is cut to the width of
 // the terminal, so the text itself takes its place.
 type echo struct {
-	start    int64
-	text     string
-	newlines int // that came since
+	start int64
+	text  string
+	feeds int // output.feeds then
 }
 
 func newSession(config *Config, id, name, owner string, terminal seam.Terminal) *Session {
@@ -303,9 +303,6 @@ func (s *Session) close(ctx context.Context) (quiescent bool, err error) {
 // print takes text that the terminal printed. s.mu is held.
 func (s *Session) print(p []byte) {
 	s.shown = shownNone
-	if s.echo != nil {
-		s.echo.newlines += strings.Count(string(p), "\n")
-	}
 	s.text.append(p)
 }
 
@@ -331,7 +328,7 @@ func (s *Session) endEcho() {
 	}
 	s.echo = nil
 	// The editor of a terminal that can't move up shows one line, and ends it.
-	if e.newlines > 1+strings.Count(e.text, "\n") {
+	if s.output.feeds-e.feeds > 1+strings.Count(e.text, "\n") {
 		return
 	}
 	s.text.rewind(e.start)

@@ -16,7 +16,7 @@ func (x *Sending) watch() {
 	next := time.Now().Add(pause)
 	timer := time.NewTimer(pause)
 	defer timer.Stop()
-	interrupted := false
+	interrupts := 0
 	var refuted uint64 // s.printed when a mark was shown that was none of the shell's
 
 	for {
@@ -24,7 +24,7 @@ func (x *Sending) watch() {
 		var (
 			over, ended    = x.done, s.exit != nil || s.failure != nil
 			closing        = s.closing
-			interrupt      = x.canceled && !interrupted
+			interrupt      = x.canceled && interrupts == 0
 			marks          = s.shown != shownNone && s.printed != refuted && (s.command || !x.typed)
 			printed, quiet = s.printed, s.quietUntil(x.since, s.config)
 		)
@@ -39,8 +39,8 @@ func (x *Sending) watch() {
 			x.settleEnd()
 			return
 		case interrupt && !closing:
-			interrupted = true
-			if !x.interrupt() {
+			interrupts++
+			if !x.interruptForeground() {
 				return
 			}
 			pause = s.config.SampleMin
@@ -83,6 +83,13 @@ func (x *Sending) watch() {
 			return
 		}
 		x.looked = l
+		if x.missed(l) && interrupts < maxInterrupts {
+			interrupts++
+			if !x.interruptForeground() {
+				return
+			}
+			continue
+		}
 		if x.judge(before, l) {
 			return
 		}
@@ -116,9 +123,18 @@ func (s *Session) quietUntil(since time.Time, config *Config) time.Time {
 	return since
 }
 
-// interrupt signals the foreground, if there is something of the send's to
+// maxInterrupts is how often the foreground is interrupted for one cancel.
+const maxInterrupts = 3
+
+// missed: the interrupt reached the shell alone, while it was starting what has
+// the foreground now.
+func (x *Sending) missed(l look) bool {
+	return x.interrupted != 0 && x.interrupted == x.s.shellGroup && l.known && l.foreground.PGID != x.s.shellGroup
+}
+
+// interruptForeground signals the foreground, if there is something of the send's to
 // interrupt. False: there is nothing to watch any more.
-func (x *Sending) interrupt() bool {
+func (x *Sending) interruptForeground() bool {
 	s := x.s
 	if x.request.types() && !x.typed {
 		return true
@@ -127,7 +143,7 @@ func (x *Sending) interrupt() bool {
 	s.forget()
 	s.mu.Unlock()
 	var err error
-	x.call(" and interrupts", func() { _, err = s.terminal.SignalForeground(s.life, "SIGINT") })
+	x.call(" and interrupts", func() { x.interrupted, err = s.terminal.SignalForeground(s.life, "SIGINT") })
 	s.mu.Lock()
 	x.since, x.sinceSeen, x.typed, x.atPrompt = time.Now(), s.printed, true, false
 	s.mu.Unlock()
