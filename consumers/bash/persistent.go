@@ -249,14 +249,14 @@ func (p *Persistent) run(ctx context.Context, sh *shellOf, command Command) (Rep
 		switch result.Reason {
 		case ptyshell.ReasonInferredIdle:
 			continue // silence is no end
-		case ptyshell.ReasonStdinRead:
+		case ptyshell.ReasonPrompt, ptyshell.ReasonStdinRead:
 			if result.Foreground == nil && report.Status == nil {
 				// Perhaps the command took the marks away, and has ended.
 				if status, err := sh.session.Restore(ctx); err == nil {
 					report.Status = &status
 				}
 			}
-			if report.Status == nil || result.Foreground != nil {
+			if result.Reason == ptyshell.ReasonStdinRead && (report.Status == nil || result.Foreground != nil) {
 				report.Status = nil
 				report.Waiting, report.Foreground, report.EchoOff = true, result.Foreground, result.EchoOff
 			}

@@ -18,7 +18,7 @@ type markKind byte
 
 const (
 	markPrompt       markKind = 'A' // the prompt begins
-	markReady        markKind = 'B' // the prompt has ended: the shell reads a command
+	markReady        markKind = 'B' // the prompt has ended, and the shell reads a command: status
 	markCommand      markKind = 'C' // a command was read and begins
 	markDone         markKind = 'D' // the last command has ended: status and directory
 	markMore         markKind = 'E' // the prompt of an unfinished command begins
@@ -80,7 +80,7 @@ func setup(nonce string) string {
 		`{ printf "\033]133;%c;%s;%%s;%%s\a" "$?" "${PWD+${PWD##*[[:cntrl:]]*}}" >/dev/tty || :; %s %s %s } >/dev/null 2>&1`,
 		markDone, nonce,
 		keep("PS0", osc(markCommand)),
-		keep("PS1", `\[`+osc(markPrompt)+`\]`+prompt+`\[`+osc(markReady)+`\]`),
+		keep("PS1", `\[`+osc(markPrompt)+`\]`+prompt+`\[`+strings.Replace(osc(markReady), `\a`, `;$?\a`, 1)+`\]`),
 		keep("PS2", `\[`+osc(markMore)+`\]`+continuation+`\[`+osc(markContinuation)+`\]`),
 	)
 	return fmt.Sprintf(

@@ -147,7 +147,7 @@ func (s *Session) Restore(ctx context.Context) (status int, err error) {
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if result.Reason != ReasonPrompt || s.restored == nil {
+	if result.Reason != ReasonPrompt && result.Reason != ReasonStdinRead || s.restored == nil {
 		return 0, errNotReady(result)
 	}
 	return *s.restored, nil

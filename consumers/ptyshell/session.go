@@ -357,6 +357,9 @@ func (s *Session) osc(data []byte) {
 		s.marked = true
 	case markReady:
 		s.shown = shownPrompt
+		if s.done == nil && m.hasStatus {
+			s.done = &m // of a shell whose PROMPT_COMMAND is another
+		}
 	case markContinuation:
 		s.shown = shownContinuation
 	case markCommand:

@@ -181,7 +181,7 @@ func (h *Shells) start(ctx context.Context, e *entry, id string, open Open) (*Se
 		return s, seam.Aborted(ctx, "open session", "")
 	}
 	result, err := x.Wait(context.WithoutCancel(ctx))
-	if err == nil && result.Reason != ReasonPrompt {
+	if err == nil && result.Reason != ReasonPrompt && result.Reason != ReasonStdinRead {
 		err = errNotReady(result)
 	}
 	return s, err

@@ -189,7 +189,10 @@ func (x *Sending) judge(before, l look) (settled bool) {
 			}
 		}
 	case x.request.setup:
-		// Nothing but the prompt shows that the marks are there.
+		// The marks are there, and a prompt that goes elsewhere can't be seen.
+		if waits && shell && s.restored != nil {
+			reason = ReasonStdinRead
+		}
 	case !waits:
 	case !x.typed, untouched:
 		reason = ReasonStdinRead
@@ -204,7 +207,7 @@ func (x *Sending) judge(before, l look) (settled bool) {
 	if reason == "" {
 		return false
 	}
-	if s.shellGroup == 0 && l.known && reason == ReasonPrompt {
+	if s.shellGroup == 0 && l.known {
 		s.shellGroup, s.shellArgv = l.foreground.PGID, l.foreground.Argv
 	}
 	x.settleLocked(reason)
