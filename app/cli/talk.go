@@ -170,6 +170,7 @@ func (t *talk) run(ctx context.Context, closeSession func(context.Context) error
 			continue
 		}
 		if t.active == nil && t.ops == nil {
+			err = t.inErr
 			break
 		}
 		var settled <-chan struct{}
@@ -180,7 +181,7 @@ func (t *talk) run(ctx context.Context, closeSession func(context.Context) error
 		case next, ok := <-t.ops:
 			switch {
 			case !ok:
-				t.ops, err = nil, t.inErr
+				t.ops = nil // what came before is done all the same
 			case next.Op == opCancel:
 				err = t.write(cancelAnswer{answer{Op: next.Op, ID: next.ID}, t.active != nil && t.active.Cancel()})
 			default:

@@ -434,6 +434,27 @@ func TestEcho(t *testing.T) {
 	})
 }
 
+// A prompt that is drawn anew takes the place of the one before.
+func TestRedrawnPrompt(t *testing.T) {
+	onRig(t, func(t *testing.T, r *rig) {
+		again := strings.Repeat(" ", 150) + "\r" + r.mark("A", "") + "corral> " + r.mark("B", "")
+		x := r.run("printf x")
+		r.print("x")
+		r.prompt(0)
+		r.print(again)
+		if got := r.settles(x, ptyshell.ReasonPrompt); got.Output != "x" {
+			t.Errorf("output %q", got.Output)
+		}
+		r.print(again + "\r\n[1] done\r\n" + again)
+		synctest.Wait()
+		page, err := r.session.Read(0, 100)
+		want := "corral> printf x\nxcorral> \n[1] done\n" + strings.Repeat(" ", 150) + "\ncorral> "
+		if err != nil || page.Text != want {
+			t.Errorf("scrollback %q, %v; want %q", page.Text, err, want)
+		}
+	})
+}
+
 // Output between two sends is the next one's, and is kept in the scrollback.
 func TestLateOutput(t *testing.T) {
 	onRig(t, func(t *testing.T, r *rig) {

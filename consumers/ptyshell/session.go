@@ -1,6 +1,7 @@
 package ptyshell
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"fmt"
@@ -44,6 +45,7 @@ type Session struct {
 	paste       bool  // the line editor wants pastes bracketed
 	alternate   bool  // the alternate screen is shown
 	promptStart int64 // where the prompt begins that is shown
+	prompting   bool  // nothing was typed or told since it began
 	consumed    int64 // what results have told of
 	echo        *echo // of what was typed at the prompt; nil when it is over
 	shellGroup  int   // the shell's process group; 0 until the first prompt
@@ -184,7 +186,7 @@ func (s *Session) usable() error {
 // forget discards what was evidence until now: something is about to be typed or
 // signalled. s.mu is held.
 func (s *Session) forget() {
-	s.shown, s.command, s.done, s.marked = shownNone, false, nil, false
+	s.shown, s.command, s.done, s.marked, s.prompting = shownNone, false, nil, false, false
 }
 
 // readOutput reads until the terminal's output ends.
@@ -302,6 +304,9 @@ func (s *Session) close(ctx context.Context) (quiescent bool, err error) {
 
 // print takes text that the terminal printed. s.mu is held.
 func (s *Session) print(p []byte) {
+	if s.shown != shownNone && s.prompting && len(bytes.Trim(p, " ")) == 0 {
+		return // the line editor clears the line
+	}
 	s.shown = shownNone
 	s.text.append(p)
 }
@@ -342,6 +347,20 @@ func (s *Session) endEcho() {
 	}
 }
 
+// redrawn takes back a prompt that is drawn anew. s.mu is held.
+func (s *Session) redrawn() {
+	if !s.prompting {
+		return
+	}
+	text, _ := s.text.tail(s.promptStart, s.text.end(), s.config.MaxReadBytes)
+	switch strings.TrimRight(text, "\n") {
+	case prompt, continuation:
+		s.text.rewind(s.promptStart)
+		s.consumed = min(s.consumed, s.text.end())
+		s.output.cr, s.output.column0 = false, s.text.atLineStart()
+	}
+}
+
 // osc takes an OSC sequence. s.mu is held.
 func (s *Session) osc(data []byte) {
 	m, ok := parseMark(data, s.nonce)
@@ -353,7 +372,8 @@ func (s *Session) osc(data []byte) {
 		if !s.paste { // else it may be shown again, in the middle of an echo
 			s.endEcho()
 		}
-		s.promptStart = s.text.end()
+		s.redrawn()
+		s.promptStart, s.prompting = s.text.end(), true
 		s.marked = true
 	case markReady:
 		s.shown = shownPrompt
@@ -364,10 +384,10 @@ func (s *Session) osc(data []byte) {
 		s.shown = shownContinuation
 	case markCommand:
 		s.endEcho()
-		s.shown, s.command = shownNone, true
+		s.shown, s.command, s.prompting = shownNone, true, false
 	case markDone:
 		s.shown, s.done = shownNone, &m
-		s.dir, s.alternate = m.dir, false
+		s.dir, s.alternate, s.prompting = m.dir, false, false
 	case markSetUp:
 		// Whatever was shown before, the line that was typed has been run.
 		s.restored, s.command = &m.status, true
