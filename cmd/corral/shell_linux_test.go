@@ -2,6 +2,7 @@ package main
 
 import (
 	"context"
+	"errors"
 	"io"
 	"os"
 	"os/exec"
@@ -60,7 +61,7 @@ func sit(t *testing.T, args string) *sitting {
 			default:
 			}
 			if err != nil {
-				if err != io.EOF {
+				if !errors.Is(err, io.EOF) {
 					t.Error(err)
 				}
 				return
@@ -141,7 +142,7 @@ func TestShell(t *testing.T) {
 				s.keys("\x1a")
 			}
 			s.shows("Stopped")
-			s.keys("kill -KILL %1; wait %1; exit 0\r")
+			s.keys("kill -KILL %1; exit 0\rexit 0\r")
 		}, "0"},
 		{"an interrupt is the program's", "-- bash --norc -i", func(s *sitting) {
 			s.shows("inner$ ")
