@@ -39,8 +39,10 @@ type Config struct {
 	// foreground while a send waits; it doubles from the one to the other.
 	SampleMin, SampleMax time.Duration
 
-	// ExactAfter is how long after typing a program that waits for input is
-	// believed to have seen what was typed, where nothing it printed shows that.
+	// ExactAfter is how long after typing the shell is believed to wait for more
+	// of a line, and a prompt that nothing confirms to be true. Four times as
+	// long a program that waits for input is believed to have read what was
+	// typed, where neither its running nor its printing showed that.
 	ExactAfter time.Duration
 
 	// IdleSilence is how long nothing is printed before readiness is inferred

@@ -203,13 +203,27 @@ func TestReadiness(t *testing.T) {
 				r.child(true)
 				return r.start(ptyshell.Request{Text: "x", Submit: true, Force: true})
 			},
-			reason: ptyshell.ReasonStdinRead, min: 150 * ms, max: 450 * ms,
+			reason: ptyshell.ReasonStdinRead, min: 600 * ms, max: 900 * ms,
+		},
+		{
+			name: "a program that ran and waits again, and prints nothing",
+			play: func(r *rig) *ptyshell.Sending {
+				r.child(false)
+				x := r.start(ptyshell.Request{Text: "x", Submit: true, Force: true})
+				time.Sleep(100 * ms)
+				r.child(true)
+				return x
+			},
+			reason: ptyshell.ReasonStdinRead, max: 150 * ms,
 		},
 		{
 			name: "a program that waited before and has not read yet",
 			play: func(r *rig) *ptyshell.Sending {
 				r.child(true)
 				x := r.start(ptyshell.Request{Text: "x", Submit: true, Force: true})
+				time.Sleep(100 * ms)
+				r.pending(x)
+				r.print("\x1b[?2004h") // nothing that can be seen
 				time.Sleep(100 * ms)
 				r.pending(x)
 				r.child(false)

@@ -16,7 +16,7 @@ import (
 	"github.com/corral-world/corral/seam"
 )
 
-func TestStatePersists(t *testing.T) {
+func TestRealShellState(t *testing.T) {
 	onEach(t, func(t *testing.T, b *bench) {
 		dir := t.TempDir()
 		b.prints("cd "+dir+"; export A=1; f() { echo \"f $A $1\"; }; shopt -s nullglob", "")
@@ -30,9 +30,9 @@ func TestStatePersists(t *testing.T) {
 	})
 }
 
-// B48 and others: how the shell ends is told at once, whoever still has its
+// B48 and others, and with -e B46: how the shell ends is told at once, whoever still has its
 // terminal.
-func TestEndings(t *testing.T) {
+func TestRealShellEndings(t *testing.T) {
 	for _, test := range []struct {
 		command string
 		reason  ptyshell.Reason
@@ -76,7 +76,7 @@ func TestEndings(t *testing.T) {
 }
 
 // B49.
-func TestContinuations(t *testing.T) {
+func TestRealShellContinuations(t *testing.T) {
 	onEach(t, func(t *testing.T, b *bench) {
 		for _, text := range []string{"cat <<EOF\n  body\n  EOF", `echo "abc`, "if true", "echo 'x", "for i in 1 2\ndo", "echo \\", "f() {"} {
 			began := time.Now()
@@ -95,7 +95,7 @@ func TestContinuations(t *testing.T) {
 	})
 }
 
-func TestProgramsThatRead(t *testing.T) {
+func TestRealShellPrograms(t *testing.T) {
 	onEach(t, func(t *testing.T, b *bench) {
 		b.needs("python3", "ed", "less", "git")
 		owned(t, b.sends("python3 -q", ptyshell.ReasonStdinRead), ptyshell.ReasonStdinRead, "python3")
@@ -156,7 +156,7 @@ func TestSilenceIsNoPrompt(t *testing.T) {
 }
 
 // A real SIGINT reaches a program that turned the terminal's keys off.
-func TestInterruptOfRawMode(t *testing.T) {
+func TestRealShellRawMode(t *testing.T) {
 	onEach(t, func(t *testing.T, b *bench) {
 		b.needs("python3")
 		ctx, cancel := context.WithCancel(t.Context())
@@ -179,7 +179,7 @@ func TestInterruptOfRawMode(t *testing.T) {
 }
 
 // B50 and B129: text arrives as it was sent.
-func TestTextArrivesExactly(t *testing.T) {
+func TestRealShellText(t *testing.T) {
 	onEach(t, func(t *testing.T, b *bench) {
 		var body strings.Builder
 		for i := range 60 {
@@ -213,7 +213,7 @@ func TestWithoutMarks(t *testing.T) {
 		{"PROMPT_COMMAND", "bash", []string{"PROMPT_COMMAND="}},
 		{"all", "bash", []string{"PS0= PS1= PS2= PROMPT_COMMAND="}},
 		{"zsh", "zsh", []string{"exec zsh -f"}},
-		{"options", "bash", []string{"set -uo pipefail"}}, // B46; with -e see TestEndings
+		{"options", "bash", []string{"set -uo pipefail"}}, // B46; with -e see TestRealShellEndings
 		{"trap", "bash", []string{"trap - DEBUG", "trap : DEBUG"}},
 		{"stderr", "bash", []string{"exec 2>/dev/null"}},
 		{"xtrace", "bash", []string{"set -x"}},
@@ -316,7 +316,7 @@ func TestResize(t *testing.T) {
 }
 
 // Close ends what was ever started in the session, and proves it.
-func TestCloseEndsEverything(t *testing.T) {
+func TestRealShellClose(t *testing.T) {
 	onEach(t, func(t *testing.T, b *bench) {
 		b.sends(`(trap '' TERM HUP; exec sleep 600) & echo $! >ignores; sleep 600 & echo $! >disowned; disown; (sleep 600 & echo $! >forked) &`, ptyshell.ReasonPrompt)
 		programs := []string{"ignores", "disowned", "forked"}

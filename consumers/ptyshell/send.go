@@ -209,10 +209,12 @@ type Sending struct {
 	// Of the goroutine that runs it.
 	late        string    // output from before it was typed
 	since       time.Time // it was typed, or interrupted, or begun
-	sinceSeen   uint64    // s.printed then
+	sinceEnd    int64     // s.text.end() then
+	ran         bool      // the foreground was seen not to wait for input since
 	typed       bool
 	atPrompt    bool // it was typed where the shell showed its prompt
 	interrupted int  // the process group that was interrupted last; 0: none
+	first       look // before it was typed
 	looked      look // the last one
 
 	// Guarded by s.mu.
@@ -361,7 +363,7 @@ func (x *Sending) typeText() bool {
 		if err != nil {
 			return x.refuse(fmt.Errorf("send: %w", err))
 		}
-		x.looked = l
+		x.first, x.looked = l, l
 	}
 
 	s.mu.Lock()
@@ -370,7 +372,7 @@ func (x *Sending) typeText() bool {
 		x.settleEnd()
 		return false
 	}
-	x.since, x.sinceSeen = time.Now(), s.printed
+	x.begins()
 	if x.canceled || !x.request.types() {
 		s.mu.Unlock()
 		return true
@@ -380,6 +382,7 @@ func (x *Sending) typeText() bool {
 		return x.refuse(err)
 	}
 	keys := x.prepare()
+	x.begins()
 	s.mu.Unlock()
 
 	var err error
@@ -394,6 +397,11 @@ func (x *Sending) typeText() bool {
 		x.settleEnd()
 	}
 	return !x.over()
+}
+
+// begins notes what evidence has to be newer than. s.mu is held.
+func (x *Sending) begins() {
+	x.since, x.sinceEnd, x.ran = time.Now(), x.s.text.end(), false
 }
 
 // mayType says why the text can't be typed. s.mu is held.

@@ -145,7 +145,8 @@ func (x *Sending) interruptForeground() bool {
 	var err error
 	x.call(" and interrupts", func() { x.interrupted, err = s.terminal.SignalForeground(s.life, "SIGINT") })
 	s.mu.Lock()
-	x.since, x.sinceSeen, x.typed, x.atPrompt = time.Now(), s.printed, true, false
+	x.begins()
+	x.typed, x.atPrompt = true, false
 	s.mu.Unlock()
 	if err == nil {
 		return true
@@ -173,7 +174,7 @@ func (x *Sending) judge(before, l look) (settled bool) {
 	waits := l.waits && before.waits && before.foreground.PGID == l.foreground.PGID &&
 		before.printed == s.printed && before.at.After(x.since)
 	unseen := !l.known || !l.foreground.InputKnown
-	untouched := now.Sub(x.since) >= s.config.ExactAfter
+	x.ran = x.ran || !unseen && !l.waits && l.at.After(x.since)
 
 	reason := Reason("")
 	switch {
@@ -193,12 +194,7 @@ func (x *Sending) judge(before, l look) (settled bool) {
 		if waits && shell && s.restored != nil {
 			reason = ReasonStdinRead
 		}
-	case !waits:
-	case !x.typed, untouched:
-		reason = ReasonStdinRead
-	case s.printed != x.sinceSeen && (!shell || !x.atPrompt || s.command):
-		// It printed since, an echo at least. The shell itself may still be
-		// reading the line, though.
+	case waits && x.hasRead(now, shell):
 		reason = ReasonStdinRead
 	}
 	if reason == "" && !x.request.setup && !s.quietUntil(x.since, s.config).After(now) {
@@ -212,6 +208,28 @@ func (x *Sending) judge(before, l look) (settled bool) {
 	}
 	x.settleLocked(reason)
 	return true
+}
+
+// hasRead: who waits for input has read what was typed. On a busy machine it may
+// be seen waiting before it is woken; that it ran, or printed something, an echo
+// at least, shows that it was. s.mu is held.
+func (x *Sending) hasRead(now time.Time, shell bool) bool {
+	if !x.typed {
+		return true
+	}
+	patience := 4 * x.s.config.ExactAfter
+	switch printed := x.s.text.end() != x.sinceEnd; {
+	case !x.ran && !printed:
+	case shell && x.atPrompt && !x.s.command:
+		// The line editor has, and the shell may be about to run it.
+		patience = x.s.config.ExactAfter
+	case !x.ran && x.first.waits && x.first.foreground.PGID == x.looked.foreground.PGID:
+		// What it printed may be of something before, and read late.
+		patience = x.s.config.ExactAfter / 4
+	default:
+		return true
+	}
+	return now.Sub(x.since) >= patience
 }
 
 // errNotReady is why a start failed by the reason it settled with.

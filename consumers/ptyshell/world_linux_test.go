@@ -8,6 +8,7 @@ import (
 	"os"
 	"os/exec"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
@@ -28,7 +29,7 @@ type bench struct {
 
 // onEach runs a test on a session in each containment that this host has.
 func onEach(t *testing.T, test func(*testing.T, *bench)) {
-	for _, kind := range []seam.Kind{seam.KindGroup, seam.KindReaper, seam.KindCgroup, seam.KindScope} {
+	for _, kind := range kindsHere() {
 		t.Run(string(kind), func(t *testing.T) {
 			b := newBench(t, kind)
 			b.open()
@@ -37,8 +38,23 @@ func onEach(t *testing.T, test func(*testing.T, *bench)) {
 	}
 }
 
-// newBench opens a world for a test. It skips where the host has no such
-// containment.
+// kindsHere are the containments that this host has.
+var kindsHere = sync.OnceValue(func() (kinds []seam.Kind) {
+	ctx := context.Background()
+	for _, kind := range []seam.Kind{seam.KindGroup, seam.KindReaper, seam.KindCgroup, seam.KindScope} {
+		runtime, err := local.New(local.Config{WorldID: "host", Containment: kind})
+		if err != nil {
+			continue
+		}
+		if _, err := runtime.Containment(ctx); err == nil {
+			kinds = append(kinds, kind)
+		}
+		_ = runtime.Close(ctx) // nothing was started
+	}
+	return kinds
+})
+
+// newBench opens a world for a test.
 func newBench(t testing.TB, kind seam.Kind, change ...func(*ptyshell.Config)) *bench {
 	t.Helper()
 	b := &bench{TB: t, kind: kind}
@@ -57,9 +73,6 @@ func newBench(t testing.TB, kind seam.Kind, change ...func(*ptyshell.Config)) *b
 			t.Error(err)
 		}
 	})
-	if _, err := runtime.Containment(t.Context()); err != nil {
-		t.Skipf("this host has no %s: %v", kind, err)
-	}
 	half, err := fsworld.New("host")
 	if err != nil {
 		t.Fatal(err)
