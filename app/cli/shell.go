@@ -17,6 +17,7 @@ import (
 	"github.com/corral-world/corral/app"
 	"github.com/corral-world/corral/app/config"
 	"github.com/corral-world/corral/app/foreground"
+	"github.com/corral-world/corral/consumers/bash"
 	"github.com/corral-world/corral/consumers/ptyshell"
 	"github.com/corral-world/corral/seam"
 )
@@ -205,7 +206,11 @@ func (inv *invocation) shellJSON(ctx context.Context, flags *shellFlags, dir str
 		settings.Timeout = time.Duration(flags.timeout)
 	}
 	var shells *ptyshell.Shells
-	a, err := inv.compose(c, logger, ptyshell.Module(), fx.Supply(settings), fx.Populate(&shells))
+	managed := func(e *bash.Environment) ptyshell.Config {
+		settings.Environ = e.Snapshot
+		return settings
+	}
+	a, err := inv.compose(c, logger, ptyshell.Module(), fx.Provide(managed), fx.Populate(&shells))
 	if err != nil {
 		return err
 	}

@@ -355,3 +355,32 @@ func until(t testing.TB, what string, done func() bool) {
 		}
 	}
 }
+
+// B55, B62: sessions leave nothing behind, and need no other program to keep them.
+func TestSessionsLeaveNothing(t *testing.T) {
+	b := newBench(t, seam.KindGroup)
+	b.open() // what the first one opens for good
+	count := func(dir string) int {
+		entries, err := os.ReadDir(dir)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return len(entries)
+	}
+	descriptors, terminals := count("/proc/self/fd"), count("/dev/pts")
+	for range 50 {
+		s, err := b.shells.Open(t.Context(), ptyshell.Open{Owner: "other"})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if _, err := b.shells.CloseSession(t.Context(), "other", s.ID()); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if got := count("/proc/self/fd"); got > descriptors {
+		t.Errorf("%d descriptors, had %d", got, descriptors)
+	}
+	if got := count("/dev/pts"); got > terminals+5 { // others have some, too
+		t.Errorf("%d terminals, had %d", got, terminals)
+	}
+}
