@@ -135,12 +135,9 @@ func TestShell(t *testing.T) {
 		}, "0"},
 		{"job control", "-- bash --norc -i", func(s *sitting) {
 			s.shows("inner$ ")
-			s.keys("sleep 600\r")
-			s.shows("sleep 600")
-			for range 2 { // the first may come before sleep has the terminal
-				time.Sleep(300 * time.Millisecond)
-				s.keys("\x1a")
-			}
+			s.keys("sh -c 'echo rea''dy; exec sleep 600'\r")
+			s.shows("ready")
+			s.keys("\x1a")
 			s.shows("Stopped")
 			s.keys("kill -KILL %1; exit 0\rexit 0\r")
 		}, "0"},

@@ -221,6 +221,7 @@ func TestWithoutMarks(t *testing.T) {
 		{"sh", "sh", []string{"exec sh"}},
 	} {
 		t.Run(test.name, func(t *testing.T) {
+			t.Parallel() // they mostly sleep
 			b := newBench(t, seam.KindGroup)
 			b.needs(test.program)
 			b.open()
