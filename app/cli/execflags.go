@@ -20,8 +20,8 @@ const (
 	stdinInherit = "inherit"
 )
 
-// execFlags are the flags of corral exec and corral bash, other than those that
-// override settings.
+// execFlags are the flags of corral exec and corral bash, and of corral shell some,
+// other than those that override settings.
 type execFlags struct {
 	timeout   positiveDuration
 	dir       string
@@ -40,23 +40,28 @@ func execSettings() map[string]string {
 }
 
 func (f *execFlags) register(flags *pflag.FlagSet) {
+	f.registerRange(flags)
 	flags.Var(&f.timeout, "timeout", "end the command after `D`, such as 90s or 5m")
-	flags.String("grace", "", "leave `D` between asking to end and force (setting grace)")
 	flags.String("drain", "", "wait up to `D` after the command for what it started (setting drain)")
-	flags.Var((*notEmpty)(&f.dir), "dir", "run in `DIR` (default the present directory)")
-	flags.Var(setVariable{&f.env}, "env", "set a variable, `K=V`; may be repeated")
-	flags.Var(unsetVariable{&f.env}, "unset", "remove the variable `K`; may be repeated")
 	f.stdin = stdinNull
 	flags.Var((*notEmpty)(&f.stdin), "stdin", "read input from `FROM`: null, inherit, or a file (./null is one)")
 	flags.Var(word[seam.SurvivorPolicy]{&f.survivors, map[string]seam.SurvivorPolicy{
 		"kill": seam.KillSurvivors, "keep": seam.KeepSurvivors, "fail": seam.FailOnSurvivors,
 	}}, "survivors", "apply `POLICY` to what outlives the command: kill, keep or fail (default kill)")
+	flags.BoolVar(&f.detach, "detach", false, "let the command outlive corral")
+}
+
+// registerRange registers what every launch has.
+func (f *execFlags) registerRange(flags *pflag.FlagSet) {
+	flags.String("grace", "", "leave `D` between asking to end and force (setting grace)")
+	flags.Var((*notEmpty)(&f.dir), "dir", "run in `DIR` (default the present directory)")
+	flags.Var(setVariable{&f.env}, "env", "set a variable, `K=V`; may be repeated")
+	flags.Var(unsetVariable{&f.env}, "unset", "remove the variable `K`; may be repeated")
 	flags.String("containment", "", "force a `KIND`: auto, scope, cgroup, reaper or group (setting containment)")
 	flags.Var(word[seam.Completeness]{&f.require, map[string]seam.Completeness{
 		"complete": seam.CompleteContainment,
 	}}, "require", "refuse to start with less than `WHAT`: complete")
 	flags.Var((*notEmpty)(&f.name), "name", "give the range a `NAME`")
-	flags.BoolVar(&f.detach, "detach", false, "let the command outlive corral")
 	flags.Var((*memorySize)(&f.limits.MemoryBytes), "limit-memory", "bound the range's memory to `SIZE`, such as 2GiB")
 	flags.Var((*positiveInt)(&f.limits.Pids), "limit-pids", "allow the range `N` processes and threads")
 	flags.Var((*positiveNumber)(&f.limits.CPUs), "limit-cpus", "give the range `N` processors' time, such as 1.5")

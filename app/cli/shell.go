@@ -11,7 +11,6 @@ import (
 	"time"
 
 	"github.com/spf13/cobra"
-	"github.com/spf13/pflag"
 	"go.uber.org/fx"
 
 	"github.com/corral-world/corral/app"
@@ -64,27 +63,9 @@ const shellExample = `  corral shell
   corral shell --require complete
   printf '%s\n' '{"op":"send","text":"cd /src && make"}' | corral shell --json`
 
-// shellFlags are those of corral shell, other than those that override settings.
-type shellFlags struct {
-	execFlags
-}
-
-func (f *shellFlags) register(flags *pflag.FlagSet) {
-	flags.Var(&f.timeout, "timeout", fmt.Sprintf("with --json, let a send wait `D` (default %v)", ptyshell.DefaultConfig().Timeout))
-	flags.String("grace", "", "leave `D` between asking to end and force (setting grace)")
-	flags.Var((*notEmpty)(&f.dir), "dir", "run in `DIR` (default the present directory)")
-	flags.Var(setVariable{&f.env}, "env", "set a variable, `K=V`; may be repeated")
-	flags.Var(unsetVariable{&f.env}, "unset", "remove the variable `K`; may be repeated")
-	flags.String("containment", "", "force a `KIND`: auto, scope, cgroup, reaper or group (setting containment)")
-	flags.Var(word[seam.Completeness]{&f.require, map[string]seam.Completeness{
-		"complete": seam.CompleteContainment,
-	}}, "require", "refuse to start with less than `WHAT`: complete")
-	flags.Var((*notEmpty)(&f.name), "name", "give the range a `NAME`")
-}
-
 // shellCommand is corral shell.
 func (inv *invocation) shellCommand() *cobra.Command {
-	flags := new(shellFlags)
+	flags := new(execFlags)
 	cmd := &cobra.Command{
 		Use:     "shell [flags] [[--] CMD [ARG]...]",
 		Short:   "Run a shell on a terminal and end everything that was started in it",
@@ -96,13 +77,14 @@ func (inv *invocation) shellCommand() *cobra.Command {
 		},
 	}
 	cmd.Flags().SetInterspersed(false)
-	flags.register(cmd.Flags())
+	flags.registerRange(cmd.Flags())
+	cmd.Flags().Var(&flags.timeout, "timeout", fmt.Sprintf("with --json, let a send wait `D` (default %v)", ptyshell.DefaultConfig().Timeout))
 	cmd.Flags().BoolVar(&inv.json, "json", false, "talk to a program in JSON lines")
 	return cmd
 }
 
 // shell does everything that can be refused before it does anything else.
-func (inv *invocation) shell(cmd *cobra.Command, flags *shellFlags) error {
+func (inv *invocation) shell(cmd *cobra.Command, flags *execFlags) error {
 	loaded, err := inv.load(cmd.Flags(), map[string]string{"grace": "grace", "containment": "containment"})
 	if err != nil {
 		return err
@@ -131,7 +113,7 @@ func (inv *invocation) shell(cmd *cobra.Command, flags *shellFlags) error {
 	}
 	spec := seam.TerminalSpec{
 		Argv: inv.argv, Dir: dir, Env: flags.env, Cols: cols, Rows: rows,
-		Grace: loaded.Grace, Name: flags.name, Require: flags.require,
+		Grace: loaded.Grace, Name: flags.name, Limits: flags.limits, Require: flags.require,
 	}
 	a, err := inv.compose(loaded, logger)
 	if err != nil {
@@ -196,12 +178,12 @@ func lookup(environ []string, name string) string {
 }
 
 // shellJSON talks to a program.
-func (inv *invocation) shellJSON(ctx context.Context, flags *shellFlags, dir string, c *config.Loaded, logger *slog.Logger) error {
+func (inv *invocation) shellJSON(ctx context.Context, flags *execFlags, dir string, c *config.Loaded, logger *slog.Logger) error {
 	if len(inv.argv) > 0 {
 		return &usageError{fieldCommand, "can't be chosen with --json, which runs bash"}
 	}
 	settings := ptyshell.DefaultConfig()
-	settings.Dir, settings.Grace, settings.Require = dir, c.Grace, flags.require
+	settings.Dir, settings.Grace, settings.Limits, settings.Require = dir, c.Grace, flags.limits, flags.require
 	if flags.timeout > 0 {
 		settings.Timeout = time.Duration(flags.timeout)
 	}

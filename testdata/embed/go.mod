@@ -8,6 +8,7 @@ require (
 )
 
 require (
+	github.com/charmbracelet/x/ansi v0.11.9 // indirect
 	github.com/creack/pty v1.1.24 // indirect
 	github.com/godbus/dbus/v5 v5.2.4 // indirect
 	go.uber.org/dig v1.19.0 // indirect
