@@ -57,15 +57,14 @@ func (d *decoder) run(p []byte) {
 			continue
 		}
 		b := p[0]
-		p = p[1:]
-		if b >= utf8.RuneSelf {
-			if d.inString() {
-				d.put(b)
-				continue
-			}
+		if b >= utf8.RuneSelf && !d.inString() {
 			// Not of the sequence, which ends here without a meaning.
 			d.state = parser.GroundState
-			p = append([]byte{b}, p...)
+			continue
+		}
+		p = p[1:]
+		if b >= utf8.RuneSelf {
+			d.put(b)
 			continue
 		}
 		d.advance(b)
