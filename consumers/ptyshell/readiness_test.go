@@ -290,6 +290,35 @@ func TestReadiness(t *testing.T) {
 			reason: ptyshell.ReasonTimeout, min: 500 * ms, max: 500 * ms,
 		},
 		{
+			name: "waiting behind a signal that is still to be heard of",
+			play: func(r *rig) *ptyshell.Sending {
+				r.foreground(r.shell, true, "bash")
+				if _, err := r.session.Signal(r.Context(), "SIGINT"); err != nil {
+					r.Fatal(err)
+				}
+				x := r.start(ptyshell.Request{})
+				time.Sleep(500 * ms)
+				r.pending(x)
+				r.prompt(130)
+				return x
+			},
+			reason: ptyshell.ReasonPrompt,
+		},
+		{
+			name: "a shell that waits, and whose output is late",
+			play: func(r *rig) *ptyshell.Sending {
+				x := r.run("cat")
+				r.print("a")
+				r.foreground(r.shell, true, "bash")
+				time.Sleep(100 * ms)
+				r.pending(x)
+				r.print("\r\n")
+				r.prompt(0)
+				return x
+			},
+			reason: ptyshell.ReasonPrompt, output: "a\n",
+		},
+		{
 			name: "waiting where the prompt is shown",
 			play: func(r *rig) *ptyshell.Sending {
 				r.busy()

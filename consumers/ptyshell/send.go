@@ -209,7 +209,6 @@ type Sending struct {
 	// Of the goroutine that runs it.
 	late        string    // output from before it was typed
 	since       time.Time // it was typed, or interrupted, or begun
-	sinceEnd    int64     // s.text.end() then
 	ran         bool      // the foreground was seen not to wait for input since
 	typed       bool
 	atPrompt    bool // it was typed where the shell showed its prompt
@@ -389,7 +388,10 @@ func (x *Sending) typeText() bool {
 	x.call(" and types", func() { _, err = s.terminal.Write(keys) })
 	x.typed = true
 	if err == nil {
+		s.mu.Lock()
 		x.since = time.Now()
+		s.stirred = x.since
+		s.mu.Unlock()
 		return !x.over()
 	}
 	if x.goesOn() {
@@ -401,7 +403,7 @@ func (x *Sending) typeText() bool {
 
 // begins notes what evidence has to be newer than. s.mu is held.
 func (x *Sending) begins() {
-	x.since, x.sinceEnd, x.ran = time.Now(), x.s.text.end(), false
+	x.since, x.ran = time.Now(), false
 }
 
 // mayType says why the text can't be typed. s.mu is held.

@@ -38,6 +38,9 @@ type Session struct {
 	command bool
 	done    *mark
 
+	stirred    time.Time // when something was typed or signalled last
+	stirredEnd int64     // text.end() then
+
 	printed   uint64    // counts what came from the terminal
 	printedAt time.Time // when it last did
 	marked    bool      // marks of prompts came since something was typed
@@ -187,6 +190,7 @@ func (s *Session) usable() error {
 // signalled. s.mu is held.
 func (s *Session) forget() {
 	s.shown, s.command, s.done, s.marked, s.prompting = shownNone, false, nil, false, false
+	s.stirred, s.stirredEnd = time.Now(), s.text.end()
 }
 
 // readOutput reads until the terminal's output ends.

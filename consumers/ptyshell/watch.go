@@ -210,26 +210,28 @@ func (x *Sending) judge(before, l look) (settled bool) {
 	return true
 }
 
-// hasRead: who waits for input has read what was typed. On a busy machine it may
-// be seen waiting before it is woken; that it ran, or printed something, an echo
-// at least, shows that it was. s.mu is held.
+// hasRead: who waits for input has read what was typed, or heard of the signal. On
+// a busy machine it may be seen waiting before it is woken; that it ran, or printed
+// something, an echo at least, shows that it was. s.mu is held.
 func (x *Sending) hasRead(now time.Time, shell bool) bool {
-	if !x.typed {
-		return true
-	}
-	patience := 4 * x.s.config.ExactAfter
-	switch printed := x.s.text.end() != x.sinceEnd; {
-	case !x.ran && !printed:
-	case shell && x.atPrompt && !x.s.command:
-		// The line editor has, and the shell may be about to run it.
-		patience = x.s.config.ExactAfter
+	s := x.s
+	since, patience := s.stirred, 4*s.config.ExactAfter
+	switch printed := s.text.end() != s.stirredEnd; {
+	case since.IsZero(), !x.ran && !printed:
+	case shell && x.atPrompt:
+		// Its line editor has. Then a mark is to come of what it waits for, and
+		// output can be later than what is seen of processes.
+		patience = s.config.ExactAfter
+		if s.printedAt.After(since) {
+			since = s.printedAt
+		}
 	case !x.ran && x.first.waits && x.first.foreground.PGID == x.looked.foreground.PGID:
 		// What it printed may be of something before, and read late.
-		patience = x.s.config.ExactAfter / 4
+		patience = s.config.ExactAfter / 4
 	default:
 		return true
 	}
-	return now.Sub(x.since) >= patience
+	return now.Sub(since) >= patience
 }
 
 // errNotReady is why a start failed by the reason it settled with.
