@@ -441,8 +441,8 @@ func TestInterleavings(t *testing.T) {
 			r.fails(seamtest.CallRead)
 			r.print("x") // the read that waits returns
 			<-x.Settled()
-			if _, err := x.Wait(t.Context()); !errors.Is(err, errScripted) {
-				t.Errorf("send: %v", err)
+			if got, err := x.Wait(t.Context()); !errors.Is(err, errScripted) {
+				t.Errorf("send: %+v, %v", got, err)
 			}
 			if info := r.session.Info(); !errors.Is(info.Err, errScripted) {
 				t.Errorf("info %+v", info)

@@ -234,7 +234,7 @@ func (s *Session) awaitExit() {
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if s.exit == nil {
+	if s.exit == nil && s.failure == nil { // the first cause is kept
 		s.exit = &outcome
 		s.announceEnd()
 	}

@@ -274,5 +274,9 @@ func (t *terminal) Close(ctx context.Context) error {
 	if err := t.process.WaitEmpty(ctx); err != nil {
 		return fmt.Errorf("close terminal: %w", err)
 	}
+	select {
+	case <-t.process.Done():
+	case <-ctx.Done(): // the proof is had, and that is what is asked for
+	}
 	return nil
 }
