@@ -203,7 +203,11 @@ func (r *Runtime) startKeeper(ctx context.Context, options *keepOptions) (*net.U
 			return nil, errors.Join(err, pair.ours.Close())
 		}
 		unit := unitPrefix + "detached-" + options.Name + ".service"
-		err = manager.StartTransient(ctx, unit, keeperUnit(options.Name, pair.theirs))
+		// A range of ours that had the name is empty by now, and its unit may be
+		// about to go.
+		if err = manager.WaitGone(ctx, unit); err == nil {
+			err = manager.StartTransient(ctx, unit, keeperUnit(options.Name, pair.theirs))
+		}
 	} else {
 		err = runner.StartOrphan(verbKeep, pair.theirs)
 	}

@@ -269,6 +269,23 @@ func TestDetachedStartsThatFail(t *testing.T) {
 	})
 }
 
+// The name of a detached range is free once that is proven empty.
+func TestDetachedNameIsFreeAgain(t *testing.T) {
+	onDetachable(t, func(t *testing.T, config local.Config) {
+		r := openRuntime(t, config)
+		name := "again-" + newMarker()
+		for range 20 {
+			p, err := r.Spawn(t.Context(), seam.Spec{Argv: []string{"true"}, Dir: "/", Grace: time.Second, Name: name, Detach: true})
+			if err != nil {
+				t.Fatal(err)
+			}
+			if err := p.WaitEmpty(t.Context()); err != nil {
+				t.Fatal(err)
+			}
+		}
+	})
+}
+
 const detachingKind = "TEST_DETACHING_KIND"
 
 // A harness that is killed takes its own ranges with it, and leaves the detached
