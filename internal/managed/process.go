@@ -433,15 +433,23 @@ func (p *Process) Detached() bool { return p.LetGo != nil }
 var errAbandoned = fmt.Errorf("the range is detached and lives on: %w", seam.ErrClosed)
 
 // Abandon ends the observation of a detached range: it lives on, and is not ours
-// any more. It returns once nothing works for p.
-func (p *Process) Abandon() {
-	p.abandon.Do(func() {
-		p.mu.Lock()
-		close(p.abandoned) // under mu: Terminate starts no ladder after this
-		p.mu.Unlock()
-		p.LetGo()
-	})
+// any more. It returns once nothing works for p. A range that was asked to end
+// is not abandoned, and false is returned.
+func (p *Process) Abandon() bool {
+	p.mu.Lock()
+	asked := p.cause != nil
+	if !asked {
+		p.abandon.Do(func() {
+			close(p.abandoned) // under mu: Terminate starts no ladder after this
+			p.LetGo()
+		})
+	}
+	p.mu.Unlock()
+	if asked {
+		return false
+	}
 	<-p.done
+	return true
 }
 
 // Terminated reports whether the range was asked to end.

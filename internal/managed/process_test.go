@@ -320,3 +320,27 @@ func TestLimitIsToldOfFailures(t *testing.T) {
 		})
 	}
 }
+
+// A detached range that was asked to end is seen to its end.
+func TestAbandonedOrTerminated(t *testing.T) {
+	for _, terminated := range []bool{false, true} {
+		left := false
+		var p *fakeProcess
+		p = newProcess(managed.Params{Grace: time.Minute, LetGo: func() {
+			left = true
+			p.exit()
+			p.owner.end() // as an owner that is let go answers at once
+		}})
+		if terminated {
+			p.Terminate(nil)
+		}
+		if abandoned := p.Abandon(); abandoned == terminated || left == terminated {
+			t.Errorf("terminated %v: abandoned %v, let go %v", terminated, abandoned, left)
+		}
+		if terminated {
+			p.exit()
+			p.owner.end()
+		}
+		<-p.Done()
+	}
+}

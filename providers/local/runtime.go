@@ -371,8 +371,7 @@ func (r *Runtime) Close(ctx context.Context) error {
 
 	var live []*managed.Process
 	for _, p := range r.liveRanges() {
-		if p.Detached() && !p.Terminated() {
-			p.Abandon()
+		if p.Detached() && p.Abandon() {
 			continue
 		}
 		p.Terminate(seam.ErrClosed)
