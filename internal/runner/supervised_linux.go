@@ -95,9 +95,9 @@ func (n *Nursery) Launch(ctx context.Context, r owner.Request) (*Supervised, err
 		return nil, errors.Join(fmt.Errorf("%w: %w", ErrSupervisor, err), ours.Close())
 	}
 	_ = theirs.Close() // before we read: the supervisor's and the nursery's must be the only ones
-	unblock := context.AfterFunc(ctx, func() { _ = ours.SetDeadline(time.Unix(1, 0)) })
+	release := Interrupt(ctx, ours)
 	err = s.begin(r)
-	if !unblock() && err != nil {
+	if release() && err != nil {
 		err = context.Cause(ctx)
 	}
 	if err != nil {
@@ -118,6 +118,25 @@ func (s *Supervised) giveUp() {
 	_ = s.control.Close()
 	if s.handle != nil {
 		s.handle.Close()
+	}
+}
+
+// Interrupt ends what waits on conn when ctx ends, until release is called, which
+// reports whether it did. By then conn is left alone, and can be waited on again:
+// what was done in time does not fail for a context that ends just then.
+func Interrupt(ctx context.Context, conn interface{ SetDeadline(time.Time) error }) (release func() (ended bool)) {
+	interrupted := make(chan struct{})
+	stop := context.AfterFunc(ctx, func() {
+		defer close(interrupted)
+		_ = conn.SetDeadline(time.Unix(1, 0))
+	})
+	return func() bool {
+		if stop() {
+			return false
+		}
+		<-interrupted
+		_ = conn.SetDeadline(time.Time{})
+		return true
 	}
 }
 

@@ -149,9 +149,9 @@ func (r *Runtime) launchDetached(ctx context.Context, launcher owner.Launcher, n
 	}
 	d := &detached{conn: conn, events: json.NewDecoder(conn), name: name, registry: options.Registry,
 		exited: make(chan struct{}), done: make(chan struct{})}
-	unblock := context.AfterFunc(ctx, func() { _ = conn.SetDeadline(time.Unix(1, 0)) })
+	release := runner.Interrupt(ctx, conn)
 	containment, err := d.begin(options, request)
-	if !unblock() && err != nil {
+	if release() && err != nil {
 		err = seam.Aborted(ctx, "spawn", spec.Argv[0])
 	}
 	if err != nil {
