@@ -78,6 +78,22 @@ func GroupMembers(pgid int) (pids []int, complete bool) {
 	return pids, err == nil && hidden == nil
 }
 
+// GroupOf reports whether a process group that once was one of a session still
+// is: after the end of its members another may have its number.
+func GroupOf(session, pgid int) bool {
+	// While the group lives, nobody but its first process can have its number.
+	if got, err := unix.Getsid(pgid); err == nil {
+		return got == session
+	}
+	members, complete := GroupMembers(pgid)
+	for _, pid := range members {
+		if got, err := unix.Getsid(pid); err == nil {
+			return got == session
+		}
+	}
+	return !complete
+}
+
 // processWaits is WaitsForInput of one process. One that is gone waits for nothing.
 func processWaits(pid int, terminal Terminal) (waits, known bool) {
 	dir, err := os.Open(procPath(pid, "task"))

@@ -2,9 +2,13 @@ package local_test
 
 import (
 	"cmp"
+	"errors"
 	"os"
+	"os/exec"
 	"slices"
+	"strconv"
 	"strings"
+	"syscall"
 	"testing"
 
 	"github.com/corral-world/corral/providers/local"
@@ -152,4 +156,71 @@ func TestTerminalSignalsRawProgram(t *testing.T) {
 			s.waitFor("got " + name)
 		}
 	})
+}
+
+// A foreground whose group has ended is nobody, whoever has its number now.
+func TestTerminalForegroundIsNobodyElse(t *testing.T) {
+	r := openRuntime(t, local.Config{Containment: seam.KindGroup})
+	s := openScreen(t, r, "python3", "-c", `
+import os, signal, time
+signal.signal(signal.SIGTTOU, signal.SIG_IGN)
+pid = os.fork()
+if pid == 0:
+    os.setpgid(0, 0)
+    os.tcsetpgrp(0, os.getpid())
+    os._exit(0)
+os.waitpid(pid, 0)
+print("group", pid, flush=True)
+time.sleep(600)
+`)
+	group, err := strconv.Atoi(s.waitFor(`group (\d+)\r\n`)[1])
+	if err != nil {
+		t.Fatal(err)
+	}
+	stranger := processNumbered(t, group)
+	if f, err := s.Foreground(t.Context()); err != nil || f.PGID != group || f.Argv != nil || f.WaitsForInput || !f.InputKnown {
+		t.Errorf("foreground %+v, %v; want group %d, and nobody in it", f, err, group)
+	}
+	if _, err := s.SignalForeground(t.Context(), "SIGINT"); err != nil {
+		t.Errorf("SIGINT: %v", err) // the terminal itself knows that it is nobody
+	}
+	for _, name := range []string{"SIGTERM", "SIGKILL"} {
+		if pgid, err := s.SignalForeground(t.Context(), name); seam.CodeOf(err) != seam.CodeIO {
+			t.Errorf("%s went to %d, %v", name, pgid, err)
+		}
+	}
+	// What had been sent would have ended it by now, or ends it before this.
+	if err := stranger.Process.Signal(syscall.SIGUSR1); err != nil {
+		t.Fatal(err)
+	}
+	var end *exec.ExitError
+	if err := stranger.Wait(); !errors.As(err, &end) || end.Sys().(syscall.WaitStatus).Signal() != syscall.SIGUSR1 {
+		t.Errorf("the stranger ended by %v, and not by what we sent last", err)
+	}
+}
+
+// processNumbered starts a process, and leader of a group, that has a number.
+func processNumbered(t *testing.T, pid int) *exec.Cmd {
+	t.Helper()
+	for range 100 {
+		if err := os.WriteFile("/proc/sys/kernel/ns_last_pid", []byte(strconv.Itoa(pid-1)), 0); err != nil {
+			t.Skipf("numbers can't be chosen here: %v", err)
+		}
+		cmd := exec.Command("sleep", "600")
+		cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
+		if err := cmd.Start(); err != nil {
+			t.Fatal(err)
+		}
+		if cmd.Process.Pid == pid {
+			t.Cleanup(func() {
+				_ = cmd.Process.Kill()
+				_ = cmd.Wait()
+			})
+			return cmd
+		}
+		_ = cmd.Process.Kill()
+		_ = cmd.Wait()
+	}
+	t.Skip("the number is not to be had")
+	return nil
 }

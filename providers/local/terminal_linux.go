@@ -39,6 +39,17 @@ func inspectGroup(pgid int, d device) (argv []string, waits, known bool) {
 	return member.Argv, waits, known
 }
 
+// has reports whether a group is the terminal's. The terminal goes on to give the
+// number of one that has ended.
+func (t *tty) has(pgid int) bool {
+	session := 0
+	err := t.control("ioctl TIOCGSID", func(fd int) (err error) {
+		session, err = unix.IoctlGetInt(fd, unix.TIOCGSID)
+		return err
+	})
+	return err == nil && process.GroupOf(session, pgid)
+}
+
 // sendKeySignal has the terminal send what its keys send (TIOCSIG): the group
 // that has the foreground at that moment gets it.
 func (t *tty) sendKeySignal(n unix.Signal) (sent bool, err error) {

@@ -181,7 +181,10 @@ func (t *tty) inspect(f *seam.Foreground) error {
 	}
 	f.Canonical = termios.Lflag&unix.ICANON != 0
 	f.Echo = termios.Lflag&unix.ECHO != 0
-	f.Argv, f.WaitsForInput, f.InputKnown = inspectGroup(f.PGID, t.device)
+	f.Argv, f.WaitsForInput, f.InputKnown = nil, false, true // of nobody
+	if t.has(f.PGID) {
+		f.Argv, f.WaitsForInput, f.InputKnown = inspectGroup(f.PGID, t.device)
+	}
 	return nil
 }
 
@@ -195,6 +198,9 @@ func (t *tty) signal(pgid int, name string) error {
 		if sent || err != nil {
 			return err
 		}
+	}
+	if !t.has(pgid) {
+		return errNoForeground
 	}
 	err := unix.Kill(-pgid, n)
 	if errors.Is(err, unix.ESRCH) {
