@@ -88,7 +88,7 @@ func (inv *invocation) ps(ctx context.Context) error {
 		return writeJSON(inv.program.Stdout, report)
 	}
 	for _, silent := range report.Silent {
-		inv.console.line(fmt.Sprintf("corral: process %s does not tell its ranges: %s", shownPID(silent.Owner), silent.Error))
+		inv.console.line(fmt.Sprintf("corral: process %s does not tell its ranges: %s", shownPID(silent.Owner), plainText(silent.Error)))
 	}
 	table := tabwriter.NewWriter(inv.program.Stdout, 0, 0, 2, ' ', 0)
 	fmt.Fprintln(table, "NAME\tOWNER\tAGE\tCONTAINMENT\tMEMBERS\tCOMMAND") //nolint:errcheck // Flush tells
@@ -102,7 +102,8 @@ func (inv *invocation) ps(ctx context.Context) error {
 			command += " (exited)"
 		}
 		//nolint:errcheck // Flush tells
-		fmt.Fprintf(table, "%s\t%s\t%s\t%s\t%d\t%s\n", r.Name, owner, shownAge(r.AgeMS), r.Containment.Kind, len(r.Members), command)
+		fmt.Fprintf(table, "%s\t%s\t%s\t%s\t%d\t%s\n", plainText(r.Name), owner, shownAge(r.AgeMS),
+			plainText(string(r.Containment.Kind)), len(r.Members), command)
 	}
 	return table.Flush()
 }
@@ -257,6 +258,7 @@ func stopError(name string, err error) error {
 	code := seam.CodeIO
 	if answer, ok := errors.AsType[*control.Error](err); ok {
 		code = answer.Code
+		err = errors.New(plainText(answer.Text))
 	}
 	return &seam.OpError{Op: "stop", Argv0: name, Code: code, Err: err}
 }

@@ -29,6 +29,15 @@ func quoteArgv(argv []string, maxRunes int) string {
 	return string([]rune(text)[:maxRunes-1]) + "…"
 }
 
+// plainText is a text of another process's, in quotes where it holds what is not
+// plain: see quoteArgv.
+func plainText(s string) string {
+	if !utf8.ValidString(s) || strings.ContainsFunc(s, func(r rune) bool { return !strconv.IsPrint(r) }) {
+		return strconv.Quote(s)
+	}
+	return s
+}
+
 // isSet reports whether a variable is set and not empty.
 func isSet(environ []string, name string) bool {
 	for _, entry := range environ {
