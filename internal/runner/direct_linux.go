@@ -71,19 +71,21 @@ func (d *Direct) Lost() bool {
 }
 
 // Kill ends the process itself, and nothing else of its range.
-func (d *Direct) Kill() error {
+func (d *Direct) Kill() error { return d.signal(unix.SIGKILL) }
+
+func (d *Direct) signal(sig unix.Signal) error {
 	conn, err := d.pidfd.SyscallConn()
 	if err != nil {
 		return err
 	}
-	killErr := error(nil)
-	if err := conn.Control(func(fd uintptr) { killErr = unix.PidfdSendSignal(int(fd), unix.SIGKILL, nil, 0) }); err != nil {
+	sendErr := error(nil)
+	if err := conn.Control(func(fd uintptr) { sendErr = unix.PidfdSendSignal(int(fd), sig, nil, 0) }); err != nil {
 		return err
 	}
-	if errors.Is(killErr, unix.ESRCH) {
+	if errors.Is(sendErr, unix.ESRCH) {
 		return nil
 	}
-	return os.NewSyscallError("pidfd_send_signal", killErr)
+	return os.NewSyscallError("pidfd_send_signal", sendErr)
 }
 
 // Release implements [owner.Direct].

@@ -90,6 +90,7 @@ func (n *Nursery) Launch(ctx context.Context, r owner.Request) (*Supervised, err
 		return nil, err
 	}
 	defer theirs.Close()
+	_ = n.direct.signal(unix.SIGCONT) // a target can stop it, and nobody else would notice
 	s := &Supervised{control: ours, nursery: n.direct.PID(), ended: make(chan struct{}), done: make(chan struct{})}
 	if err := n.send(ctx, append(slices.Clone(r.Stdio[:]), theirs)); err != nil {
 		return nil, errors.Join(fmt.Errorf("%w: %w", ErrSupervisor, err), ours.Close())
@@ -333,8 +334,9 @@ func (s *Supervised) Done() <-chan struct{} { return s.done }
 // of the range was left.
 func (s *Supervised) Empty() bool { return s.empty }
 
-// Signal has the supervisor signal every member. One that is stopped, and has not
-// answered KILL for a while, is killed: the nursery ends what it leaves.
+// Signal has the supervisor signal every member. One that a member has stopped is
+// continued; one that is stopped all the same, and has not answered KILL for a
+// while, is killed: the nursery ends what it leaves.
 func (s *Supervised) Signal(sig owner.Signal) error {
 	command := byte(commandTerminate)
 	if sig == owner.Kill {
@@ -350,6 +352,9 @@ func (s *Supervised) Signal(sig owner.Signal) error {
 		if state := s.state(); late && (state == 'T' || state == 't') {
 			return s.handle.Signal(unix.SIGKILL)
 		}
+	}
+	if s.handle != nil {
+		_ = s.handle.Signal(unix.SIGCONT) // one that can't be will not answer, either
 	}
 	_, err := s.control.Write([]byte{command})
 	return err

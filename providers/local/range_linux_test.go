@@ -356,10 +356,14 @@ while time.time() < end:
 // A payload that stops or kills who owns it is ended all the same.
 func TestSupervisorUnderAttack(t *testing.T) {
 	need(t, seam.KindReaper)
-	for _, c := range []struct{ name, script string }{
+	for _, c := range []struct {
+		name, script string
+		end          seam.EndKind
+	}{
 		// Not before the supervisor has said that it started: see runner's startSilence.
-		{"stopped", "sleep 0.3; kill -STOP $PPID; exec sleep 600"},
-		{"killed", "sleep 0.3; kill -KILL $PPID; exec sleep 600"},
+		{"stopped", "sleep 0.3; kill -STOP $PPID; exec sleep 600", seam.EndTerminated},
+		{"killed", "sleep 0.3; kill -KILL $PPID; exec sleep 600", seam.EndLost},
+		{"its nursery stopped", "read -r _ _ _ nursery _ </proc/$PPID/stat; kill -STOP $nursery; exec sleep 600", seam.EndTerminated},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			r := openRuntime(t, local.Config{Containment: seam.KindReaper})
@@ -371,8 +375,8 @@ func TestSupervisorUnderAttack(t *testing.T) {
 			ctx, cancel := context.WithTimeoutCause(t.Context(), 500*time.Millisecond, errors.New("enough"))
 			defer cancel()
 			end, err := seam.Settle(ctx, p, 0, seam.KillSurvivors)
-			if err != nil || end.Empty != nil || end.Outcome.Success() {
-				t.Errorf("%+v, %v", end, err)
+			if err != nil || end.Empty != nil || end.Outcome.End != c.end {
+				t.Errorf("%+v, %v, want it %s", end, err, c.end)
 			}
 			// The runtime goes on.
 			if end, _ := run(t, r, "true"); !end.Outcome.Success() {
