@@ -73,6 +73,7 @@ type keepOptions struct {
 // keepEvent is one thing that a keeper tells.
 type keepEvent struct {
 	Started *seam.Containment `json:",omitempty"`
+	Keeper  int               `json:",omitempty"` // its number, with Started
 	Refused *keepRefusal      `json:",omitempty"`
 	Exited  *owner.Exit       `json:",omitempty"`
 	Account *owner.Account    `json:",omitempty"` // with Exited
@@ -280,6 +281,10 @@ type detached struct {
 	conn           *net.UnixConn
 	events         *json.Decoder
 	name, registry string
+	keeper         process.Row // zero where it had ended
+
+	mu     sync.Mutex
+	killed time.Time // when KILL was first asked for; zero before
 
 	reader  sync.WaitGroup
 	exited  chan struct{} // closed once exit is known, or never will be
@@ -322,6 +327,10 @@ func (d *detached) begin(options keepOptions, request owner.Request) (seam.Conta
 		return seam.Containment{}, event.Refused.error(request.Argv[0])
 	case event.Started == nil:
 		return lost(errors.New("it did not say that it started the command"))
+	}
+	// It waits for K, so the number is its own.
+	if stat, err := process.ReadStat(event.Keeper); err == nil {
+		d.keeper = process.Row{PID: event.Keeper, Stat: stat}
 	}
 	if _, err := d.conn.Write([]byte{commandKeep}); err != nil {
 		return lost(err)
@@ -376,11 +385,29 @@ func (d *detached) Release() error {
 	return nil
 }
 
-// Signal implements [owner.Owner].
+// keeperSilence is how long a keeper may be stopped again and again. The proof is
+// lost with it.
+const keeperSilence = 10 * time.Second
+
+// Signal implements [owner.Owner]. A command can stop its keeper: that is
+// continued, and killed where it is stopped all the same and has not answered KILL
+// for a while, which ends its range.
 func (d *detached) Signal(sig owner.Signal) error {
-	command := byte(commandTerminate)
+	command, wake := byte(commandTerminate), unix.SIGCONT
 	if sig == owner.Kill {
 		command = commandKill
+		d.mu.Lock()
+		if d.killed.IsZero() {
+			d.killed = time.Now()
+		}
+		late := time.Since(d.killed) > keeperSilence
+		d.mu.Unlock()
+		if stat, err := process.ReadStat(d.keeper.PID); late && err == nil && stat.State == 'T' {
+			wake = unix.SIGKILL
+		}
+	}
+	if d.keeper.PID != 0 {
+		_ = d.keeper.Signal(wake) // one that can't be will not answer, either
 	}
 	_, err := d.conn.Write([]byte{command})
 	select {
@@ -510,7 +537,7 @@ func (k *keeper) run() error {
 	}
 	r.publish(p)
 	containment := launcher.Containment()
-	k.tell(keepEvent{Started: &containment})
+	k.tell(keepEvent{Started: &containment, Keeper: os.Getpid()})
 	if command, err := commands.ReadByte(); err != nil || command != commandKeep {
 		_ = p.Kill(errNotKept)
 	} else {
