@@ -144,6 +144,9 @@ func (s *Server) serve(ctx context.Context, conn *net.UnixConn) {
 		return
 	}
 	_ = conn.SetReadDeadline(time.Time{})
+	if ctx.Err() != nil {
+		return // its deadline may be the one that was just taken away
+	}
 	var watching sync.WaitGroup
 	watching.Go(func() { // ended by cancel
 		_, _ = io.Copy(io.Discard, conn)
