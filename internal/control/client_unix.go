@@ -126,6 +126,9 @@ func (r *Runtime) ask(ctx context.Context, request Request) (Response, error) {
 		return response, err
 	}
 	r.Owner = peer.pid
+	if strings.HasPrefix(r.socket, detachedPrefix) && r.Owner != 0 {
+		wake(r.Owner) // what it keeps can stop it, and has nobody else to answer for it
+	}
 	unblock := context.AfterFunc(ctx, func() { _ = conn.SetDeadline(time.Unix(1, 0)) })
 	defer unblock()
 	err = json.NewEncoder(conn).Encode(request)

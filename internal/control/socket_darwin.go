@@ -35,5 +35,8 @@ func peerOf(conn *net.UnixConn) (p peer, err error) {
 	return p, os.NewSyscallError("getsockopt", err)
 }
 
+// wake has nothing to do: this system has no detached ranges.
+func wake(int) {}
+
 // waitEnd does not wait: this system has no detached ranges.
 func waitEnd(context.Context, int) error { return nil }

@@ -36,6 +36,16 @@ func peerOf(conn *net.UnixConn) (p peer, err error) {
 	return p, os.NewSyscallError("getsockopt", err)
 }
 
+// wake continues a process that may be stopped.
+func wake(pid int) {
+	p, err := process.Open(pid)
+	if p == nil || err != nil {
+		return
+	}
+	defer p.Close()
+	_ = p.Signal(unix.SIGCONT) // one that can't be will not answer, either
+}
+
 // waitEnd waits for the end of a process.
 func waitEnd(ctx context.Context, pid int) error {
 	p, err := process.Open(pid)

@@ -207,22 +207,34 @@ func TestDetachedIsAProcess(t *testing.T) {
 
 // A command can stop its keeper, and is ended all the same.
 func TestDetachedAndStoppedKeeper(t *testing.T) {
-	onDetachable(t, func(t *testing.T, config local.Config) {
+	stopped := func(t *testing.T, config local.Config, byName bool) {
 		r := openRuntime(t, config)
 		marker := newMarker()
 		p, err := r.Spawn(t.Context(), detachedSpec("", marker, true))
 		if err != nil {
 			t.Fatal(err)
 		}
-		if err := syscall.Kill(keeperOf(t, p.Name()).Owner, syscall.SIGSTOP); err != nil {
+		keeper := keeperOf(t, p.Name())
+		if err := syscall.Kill(keeper.Owner, syscall.SIGSTOP); err != nil {
 			t.Fatal(err)
 		}
-		p.Terminate(nil)
-		if err := p.WaitEmpty(t.Context()); err != nil {
-			t.Error(err)
+		if byName {
+			if err := keeper.Stop(t.Context(), p.Name(), false); err != nil {
+				t.Error(err)
+			}
+		} else {
+			p.Terminate(nil)
+			if err := p.WaitEmpty(t.Context()); err != nil {
+				t.Error(err)
+			}
 		}
 		if found := alive(t, marker); len(found) > 0 {
 			t.Errorf("alive: %v", found)
+		}
+	}
+	onDetachable(t, func(t *testing.T, config local.Config) {
+		for _, byName := range []bool{false, true} {
+			stopped(t, config, byName)
 		}
 	})
 }
