@@ -54,8 +54,7 @@ func TestReadiness(t *testing.T) {
 			name: "the mark itself comes in pieces",
 			play: func(r *rig) *ptyshell.Sending {
 				x := r.run("true")
-				r.prompt(0)
-				r.print("late")
+				r.promptAnd(0, "late")
 				r.pending(x)
 				for _, c := range r.mark("B", "") {
 					r.pending(x)
@@ -483,8 +482,7 @@ func TestRedrawnPrompt(t *testing.T) {
 		again := strings.Repeat(" ", 150) + "\r" + r.mark("A", "") + "corral> " + r.mark("B", "")
 		x := r.run("printf x")
 		r.print("x")
-		r.prompt(0)
-		r.print(again)
+		r.promptAnd(0, again)
 		if got := r.settles(x, ptyshell.ReasonPrompt); got.Output != "x" {
 			t.Errorf("output %q", got.Output)
 		}

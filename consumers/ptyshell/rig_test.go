@@ -125,9 +125,12 @@ func (r *rig) mark(kind, rest string) string { return "\x1b]133;" + kind + ";" +
 func (r *rig) ran() { r.print("\r\n" + r.mark("C", "")) }
 
 // prompt ends a command and shows the prompt.
-func (r *rig) prompt(status int) {
+func (r *rig) prompt(status int) { r.promptAnd(status, "") }
+
+// promptAnd prints the prompt and more, which is read together with it.
+func (r *rig) promptAnd(status int, more string) {
 	r.print(r.mark("D", fmt.Sprintf(";%d;/here", status)))
-	r.print(r.mark("A", "") + "corral> " + r.mark("B", ""))
+	r.print(r.mark("A", "") + "corral> " + r.mark("B", "") + more)
 }
 
 // busy has the shell itself run something, child another program.

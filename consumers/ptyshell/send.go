@@ -213,6 +213,7 @@ type Sending struct {
 	typed       bool
 	atPrompt    bool // it was typed where the shell showed its prompt
 	interrupted int  // the process group that was interrupted last; 0: none
+	forked      bool // it was one that the shell had only just forked
 	first       look // before it was typed
 	looked      look // the last one
 

@@ -2,7 +2,10 @@ package ptyshell
 
 import (
 	"fmt"
+	"slices"
 	"time"
+
+	"github.com/corral-world/corral/seam"
 )
 
 // watch waits for evidence of readiness, and settles the send.
@@ -127,9 +130,14 @@ func (s *Session) quietUntil(since time.Time, config *Config) time.Time {
 const maxInterrupts = 3
 
 // missed: the interrupt reached the shell alone, while it was starting what has
-// the foreground now.
+// the foreground now, or what the shell had forked and was not yet that program,
+// which takes no notice of it.
 func (x *Sending) missed(l look) bool {
-	return x.interrupted != 0 && x.interrupted == x.s.shellGroup && l.known && l.foreground.PGID != x.s.shellGroup
+	if x.interrupted == 0 || !l.known || l.foreground.PGID == x.s.shellGroup {
+		return false
+	}
+	return x.interrupted == x.s.shellGroup ||
+		x.forked && x.interrupted == l.foreground.PGID && !slices.Equal(l.foreground.Argv, x.s.shellArgv)
 }
 
 // interruptForeground signals the foreground, if there is something of the send's to
@@ -142,8 +150,13 @@ func (x *Sending) interruptForeground() bool {
 	s.mu.Lock()
 	s.forget()
 	s.mu.Unlock()
+	var before seam.Foreground
 	var err error
-	x.call(" and interrupts", func() { x.interrupted, err = s.terminal.SignalForeground(s.life, "SIGINT") })
+	x.call(" and interrupts", func() {
+		before, _ = s.terminal.Foreground(s.life) // where it can't be told there is nothing to miss
+		x.interrupted, err = s.terminal.SignalForeground(s.life, "SIGINT")
+	})
+	x.forked = before.PGID != s.shellGroup && before.PGID == x.interrupted && slices.Equal(before.Argv, s.shellArgv)
 	s.mu.Lock()
 	x.begins()
 	x.typed, x.atPrompt = true, false
