@@ -57,7 +57,7 @@ func TestEscapeFromReaper(t *testing.T) {
 // TestEscapeUnsignallable: where no cgroup holds it, a member of another user is
 // not ended, and said not to be, for as long as it lives.
 func TestEscapeUnsignallable(t *testing.T) {
-	const lifetime = 9 * time.Second
+	const lifetime = 20 * time.Second
 	for _, kind := range kindsHere(t, seam.KindReaper, seam.KindGroup) {
 		t.Run(string(kind), func(t *testing.T) {
 			need(t, kind)
