@@ -148,9 +148,7 @@ func (s *supervisor) obey(commands *bufio.Reader) {
 			s.kill()
 			return
 		case command == commandTerminate:
-			for _, row := range process.Descendants(os.Getpid(), nil) {
-				_ = row.Signal(unix.SIGTERM, unix.SIGCONT) // one that can't be has KILL to come
-			}
+			terminateBelow(os.Getpid())
 		case command == commandKill:
 			s.kill()
 		}
@@ -211,12 +209,33 @@ func (s *supervisor) reap(target int) {
 	}
 }
 
+// terminateBelow signals what it finds until it has found nothing new twice: whose
+// parent ended while it looked is found by the next look.
+func terminateBelow(root int) {
+	known := make(map[process.Identity]bool)
+	for pass, quiet := 0, 0; pass < maxPasses && quiet < 2; pass++ {
+		quiet++
+		for _, row := range process.Descendants(root, nil) {
+			if known[row.Identity()] {
+				continue
+			}
+			quiet = 0
+			known[row.Identity()] = true
+			_ = row.Signal(unix.SIGTERM, unix.SIGCONT) // one that can't be has KILL to come
+		}
+	}
+}
+
+// maxPasses bounds the looks for one signal: what forks without end is found by
+// each.
+const maxPasses = 16
+
 // killBelow stops what it finds until it finds nothing new, so that nothing forks
 // meanwhile, and then kills all of it.
 func killBelow(root int, except map[int]bool) {
 	var stopped []process.Row
 	known := make(map[process.Identity]bool)
-	for range 16 {
+	for range maxPasses {
 		fresh := slices.DeleteFunc(process.Descendants(root, except), func(row process.Row) bool { return known[row.Identity()] })
 		if len(fresh) == 0 {
 			break
