@@ -53,8 +53,9 @@ func newSelection(forced seam.Kind, private *privateDir) (*selection, error) {
 	return &selection{forced: forced, turn: make(chan struct{}, 1), reaper: fallback.NewReaper(), group: fallback.NewGroup(), private: private}, nil
 }
 
-// tryTimeout bounds one try: a manager that hangs is none.
-const tryTimeout = 5 * time.Second
+// tryTimeout bounds one try: a manager that hangs is none. One on a host that is
+// short of processors can take seconds to start a unit.
+const tryTimeout = 15 * time.Second
 
 // An option is one way to own launches.
 type option struct {
