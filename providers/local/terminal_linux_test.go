@@ -231,7 +231,7 @@ func TestTerminalResize(t *testing.T) {
 	})
 }
 
-// What a command prints just before its end is not lost.
+// B56: what a command prints just before its end is not lost.
 func TestTerminalLosesNothing(t *testing.T) {
 	const length, rounds = 20_000, 200
 	script := fmt.Sprintf("head -c %d /dev/zero | tr '\\0' a; exit 7", length)
