@@ -181,6 +181,28 @@ func TestInterleavings(t *testing.T) {
 				t.Error("still there")
 			}
 		}},
+		{"an interrupt before the execve of what was forked", func(t *testing.T, r *rig) {
+			x := r.run("sleep 9")
+			r.foreground(4711, false, append([]string{"/bin/bash"}, r.config.Args...)...) // as the shell is called
+			x.Cancel()
+			time.Sleep(100 * time.Millisecond)
+			r.foreground(4711, false, "sleep", "9")
+			time.Sleep(time.Second)
+			r.signals("SIGINT", "SIGINT")
+			r.foreground(r.shell, true, "bash")
+			r.prompt(130)
+			r.settles(x, ptyshell.ReasonPrompt)
+		}},
+		{"an interrupt that a program handles is sent once", func(t *testing.T, r *rig) {
+			x := r.run("sleep 9")
+			r.foreground(4711, false, "sleep", "9")
+			x.Cancel()
+			time.Sleep(2 * time.Second)
+			r.signals("SIGINT")
+			r.foreground(r.shell, true, "bash")
+			r.prompt(130)
+			r.settles(x, ptyshell.ReasonPrompt)
+		}},
 		{"an interrupted prompt does not end the next send", func(t *testing.T, r *rig) {
 			x := r.run("sleep 9")
 			g := r.gate(seamtest.CallSignalForeground, nil)

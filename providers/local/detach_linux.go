@@ -6,6 +6,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"io"
 	"net"
 	"os"
 	"os/signal"
@@ -159,11 +160,8 @@ func (r *Runtime) launchDetached(ctx context.Context, launcher owner.Launcher, n
 		// Whatever it has started it ends, for want of K, and then itself.
 		_ = conn.CloseWrite()
 		_ = conn.SetDeadline(time.Now().Add(keepTime))
-		endErr := error(nil)
-		for endErr == nil {
-			endErr = d.events.Decode(new(keepEvent))
-		}
-		if errors.Is(endErr, os.ErrDeadlineExceeded) {
+		// Not by the decoder, which keeps the error of an interrupted read.
+		if _, endErr := io.Copy(io.Discard, conn); errors.Is(endErr, os.ErrDeadlineExceeded) {
 			err = errors.Join(err, fmt.Errorf("its keeper did not end within %v", keepTime))
 		}
 		return nil, errors.Join(err, conn.Close())
