@@ -1,6 +1,9 @@
 package local
 
 import (
+	"os"
+
+	"github.com/creack/pty"
 	"golang.org/x/sys/unix"
 )
 
@@ -8,6 +11,36 @@ const (
 	hasTerminals = true
 	getTermios   = unix.TIOCGETA
 )
+
+// openPair opens both ends of a new terminal, ours in non-blocking mode.
+func openPair() (ours, target *os.File, err error) {
+	opened, target, err := pty.Open()
+	if err != nil {
+		return nil, nil, err
+	}
+	// The package has made opened blocking, for good. So it is given no further
+	// use of ours: its way to set a size would do the same again.
+	ours, err = nonblocking(opened)
+	_ = opened.Close()
+	if err != nil {
+		_ = target.Close()
+		return nil, nil, err
+	}
+	return ours, target, nil
+}
+
+// nonblocking opens f's file again, for the poller.
+func nonblocking(f *os.File) (*os.File, error) {
+	fd, err := unix.FcntlInt(f.Fd(), unix.F_DUPFD_CLOEXEC, 0)
+	if err != nil {
+		return nil, os.NewSyscallError("fcntl", err)
+	}
+	if err := unix.SetNonblock(fd, true); err != nil {
+		_ = unix.Close(fd)
+		return nil, os.NewSyscallError("fcntl", err)
+	}
+	return os.NewFile(uintptr(fd), f.Name()), nil
+}
 
 // device: nothing here has to be told from others.
 type device struct{}

@@ -67,10 +67,12 @@ func TestTerminalCloseIsPatient(t *testing.T) {
 	onTerminals(t, func(t *testing.T, r *local.Runtime, _ seam.Kind) {
 		for _, argv := range [][]string{
 			{"bash", "-c", `trap "sleep .5; echo obeyed; exit 4" TERM; echo ready; while :; do sleep .01; done`},
-			// It goes on to wait for input, too.
+			// It goes on to wait for input, too. A handler would run between
+			// instructions: not while a sleep goes on that was about to begin.
 			{"python3", "-S", "-E", "-c", "import os, signal, threading, time\n" +
-				"signal.signal(signal.SIGTERM, lambda *_: (time.sleep(.5), os.write(1, b'obeyed'), os._exit(4)))\n" +
-				"threading.Thread(target=lambda: os.read(0, 1), daemon=True).start()\nprint('ready', flush=True)\ntime.sleep(600)"},
+				"signal.pthread_sigmask(signal.SIG_BLOCK, [signal.SIGTERM])\n" +
+				"threading.Thread(target=lambda: os.read(0, 1), daemon=True).start()\nprint('ready', flush=True)\n" +
+				"signal.sigwait([signal.SIGTERM])\ntime.sleep(.5)\nos.write(1, b'obeyed')\nos._exit(4)"},
 		} {
 			spec := terminalSpec(argv...)
 			spec.Grace = time.Minute

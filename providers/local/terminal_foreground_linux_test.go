@@ -143,9 +143,11 @@ func TestTerminalForegroundOfShell(t *testing.T) {
 // Signals reach a program that has turned their keys off.
 func TestTerminalSignalsRawProgram(t *testing.T) {
 	onTerminals(t, func(t *testing.T, r *local.Runtime, _ seam.Kind) {
-		script := "import os, signal, time, tty\n" +
-			"for name in 'INT', 'QUIT', 'TSTP': signal.signal(getattr(signal, 'SIG' + name), lambda n, _: os.write(1, b'got %s\\n' % signal.Signals(n).name.encode()))\n" +
-			"tty.setraw(0)\nprint('ready', flush=True)\nwhile True: time.sleep(600)"
+		script := "import os, signal, tty\n" +
+			"keys = [signal.SIGINT, signal.SIGQUIT, signal.SIGTSTP]\n" +
+			"signal.pthread_sigmask(signal.SIG_BLOCK, keys)\n" +
+			"tty.setraw(0)\nprint('ready', flush=True)\n" +
+			"while True: os.write(1, b'got %s\\n' % signal.Signals(signal.sigwait(keys)).name.encode())"
 		s := openScreen(t, r, "python3", "-S", "-E", "-c", script)
 		s.waitFor("ready")
 		s.typeIn("\x03") // which is a byte like any other

@@ -1,6 +1,7 @@
 package local
 
 import (
+	"fmt"
 	"os"
 
 	"golang.org/x/sys/unix"
@@ -12,6 +13,45 @@ const (
 	hasTerminals = true
 	getTermios   = unix.TCGETS
 )
+
+// openPair opens both ends of a new terminal, ours in non-blocking mode. The
+// target's is asked of ours (TIOCGPTPEER, Linux 4.13) and not looked up by its
+// name: while others look for that, the kernel can say that it does not exist.
+func openPair() (ours, target *os.File, err error) {
+	const ptmx = "/dev/ptmx"
+	fd, err := unix.Open(ptmx, unix.O_RDWR|unix.O_NOCTTY|unix.O_CLOEXEC|unix.O_NONBLOCK, 0)
+	if err != nil {
+		return nil, nil, &os.PathError{Op: "open", Path: ptmx, Err: err}
+	}
+	ours = os.NewFile(uintptr(fd), ptmx)
+	target, err = openPeer(fd)
+	if err != nil {
+		_ = ours.Close()
+		return nil, nil, err
+	}
+	return ours, target, nil
+}
+
+// openPeer opens the target's end of the terminal that master is our end of.
+func openPeer(master int) (*os.File, error) {
+	number, err := unix.IoctlGetUint32(master, unix.TIOCGPTN)
+	if err != nil {
+		return nil, os.NewSyscallError("ioctl TIOCGPTN", err)
+	}
+	if err := unix.IoctlSetPointerInt(master, unix.TIOCSPTLCK, 0); err != nil {
+		return nil, os.NewSyscallError("ioctl TIOCSPTLCK", err)
+	}
+	const flags = unix.O_RDWR | unix.O_NOCTTY | unix.O_CLOEXEC
+	name := fmt.Sprintf("/dev/pts/%d", number)
+	fd, _, errno := unix.Syscall(unix.SYS_IOCTL, uintptr(master), unix.TIOCGPTPEER, flags)
+	switch errno {
+	case 0:
+		return os.NewFile(fd, name), nil
+	case unix.ENOTTY, unix.EINVAL: // a kernel that has no such call
+		return os.OpenFile(name, flags, 0)
+	}
+	return nil, os.NewSyscallError("ioctl TIOCGPTPEER", errno)
+}
 
 // device tells the terminal from others.
 type device = process.Terminal

@@ -9,7 +9,6 @@ import (
 	"syscall"
 	"time"
 
-	"github.com/creack/pty"
 	"golang.org/x/sys/unix"
 
 	"github.com/corral-world/corral/seam"
@@ -26,16 +25,8 @@ type tty struct {
 // openTTY opens a terminal. The target's end is in blocking mode, which the
 // target shares.
 func openTTY(cols, rows uint16) (ours *tty, target *os.File, err error) {
-	opened, target, err := pty.Open()
+	master, target, err := openPair()
 	if err != nil {
-		return nil, nil, err
-	}
-	// The package has made opened blocking, for good. So it is given no further
-	// use of ours: its way to set a size would do the same again.
-	master, err := nonblocking(opened)
-	_ = opened.Close()
-	if err != nil {
-		_ = target.Close()
 		return nil, nil, err
 	}
 	ours = &tty{master: master}
@@ -46,7 +37,7 @@ func openTTY(cols, rows uint16) (ours *tty, target *os.File, err error) {
 		err = master.SetDeadline(time.Time{}) // it is in the poller, or could never be unblocked
 	}
 	if err == nil {
-		ours.device, err = identify(int(target.Fd())) // Fd makes it blocking
+		ours.device, err = identify(int(target.Fd()))
 	}
 	if err != nil {
 		_ = target.Close()
@@ -54,19 +45,6 @@ func openTTY(cols, rows uint16) (ours *tty, target *os.File, err error) {
 		return nil, nil, err
 	}
 	return ours, target, nil
-}
-
-// nonblocking opens f's file again, for the poller.
-func nonblocking(f *os.File) (*os.File, error) {
-	fd, err := unix.FcntlInt(f.Fd(), unix.F_DUPFD_CLOEXEC, 0)
-	if err != nil {
-		return nil, os.NewSyscallError("fcntl", err)
-	}
-	if err := unix.SetNonblock(fd, true); err != nil {
-		_ = unix.Close(fd)
-		return nil, os.NewSyscallError("fcntl", err)
-	}
-	return os.NewFile(uintptr(fd), f.Name()), nil
 }
 
 // Close hangs up whoever still has the terminal.
