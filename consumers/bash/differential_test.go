@@ -170,7 +170,7 @@ var signals = map[syscall.Signal]string{
 }
 
 var (
-	ofProcesses = regexp.MustCompile(`(?m)(line \d+: +)\d+( (?:Killed|Terminated|Segmentation))`)
+	ofProcesses = regexp.MustCompile(`(?m)(line \d+:) +\d+( (?:Killed|Terminated|Segmentation))`)
 	pluses      = regexp.MustCompile(`(?m)^\+\+`)
 	ofEval      = regexp.MustCompile(`(?m)^(\S*bash: )(?:-c|eval): `)
 )
@@ -181,7 +181,7 @@ var (
 func normal(r ran, dir string) ran {
 	for _, text := range []*string{&r.stdout, &r.stderr} {
 		*text = strings.ReplaceAll(*text, dir, "DIR")
-		*text = ofProcesses.ReplaceAllString(*text, "${1}PID$2")
+		*text = ofProcesses.ReplaceAllString(*text, "$1 PID$2")
 		*text = ofEval.ReplaceAllString(*text, "$1")
 	}
 	return r
