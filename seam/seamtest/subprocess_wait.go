@@ -125,7 +125,9 @@ var terminateCases = []subprocessCase{
 	{
 		name: "terminate", rule: "Terminate ends the command, with its cause",
 		run: func(e *processEnv) {
-			p, _ := e.start(e.spec("sleep"))
+			spec := e.spec("sleep")
+			spec.Grace = e.Patience // KILL does not come before TERM has been obeyed
+			p, _ := e.start(spec)
 			p.Terminate(errCause)
 			outcome := e.wait(p)
 			e.wantTerminated(outcome, errCause)
@@ -191,7 +193,9 @@ var terminateCases = []subprocessCase{
 	{
 		name: "terminate-range", rule: "TERM and KILL go to every member, whether or not the direct process has ended",
 		run: func(e *processEnv) {
-			p, _ := e.startMember(e.spec("family"))
+			spec := e.spec("family")
+			spec.Grace = 4 * short
+			p, _ := e.startMember(spec)
 			p.Terminate(errCause)
 			outcome := e.wait(p) // of TERM; the child ignores it and has the grace
 			e.wantTerminated(outcome, errCause)
