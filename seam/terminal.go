@@ -143,7 +143,9 @@ type Foreground struct {
 	Argv []string
 
 	// WaitsForInput: a thread of that group provably waits to read the
-	// terminal. It means something only where InputKnown.
+	// terminal, no signal is about to wake it, and the terminal holds no output
+	// that Read has not taken: what was printed before the wait is known, or
+	// about to be, to who reads. It means something only where InputKnown.
 	WaitsForInput bool
 
 	// InputKnown: the system showed what every thread of the group waits for,

@@ -135,10 +135,13 @@ func TestCallNumbers(t *testing.T) {
 }
 
 func TestParseSignals(t *testing.T) {
-	status := "Name:\tSigIgn: x\nSigPnd:\t0000000000000000\nSigBlk:\t0000000000010000\nSigIgn:\t0000000000384004\nSigCgt:\t000000004b813efb\n"
+	status := "Name:\tSigIgn: x\nSigPnd:\t0000000000010000\nShdPnd:\t0000000000000002\nSigBlk:\t0000000000010000\nSigIgn:\t0000000000384004\nSigCgt:\t000000004b813efb\n"
 	got, err := parseSignals([]byte(status))
 	if err != nil || !got.Ignores(unix.SIGTERM) || got.Ignores(unix.SIGHUP) || !got.Catches(unix.SIGHUP) || got.Catches(unix.SIGKILL) {
 		t.Errorf("got %+v, %v", got, err)
+	}
+	if got.Pending != 1<<16|1<<(unix.SIGINT-1) || got.Blocked != 1<<16 {
+		t.Errorf("got %+v", got)
 	}
 	for _, bad := range []string{"", "SigIgn:\t0\n", "SigIgn:\tx\nSigCgt:\t0\n"} {
 		if got, err := parseSignals([]byte(bad)); err == nil {

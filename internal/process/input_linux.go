@@ -23,10 +23,11 @@ type Terminal struct {
 // read the terminal, and whether that is known: the system showed what every
 // thread of the group waits for, or one that waits for input was found.
 //
-// The proof is the system call that a thread is in: a read of a descriptor
-// that is the terminal, or a wait for several (poll, select, epoll) of which the
-// terminal is one. It needs /proc/PID/task/TID/syscall, which is shown to who
-// may trace the process; that a process merely sleeps proves nothing.
+// The proof is the system call that a thread is in, where no signal is about to
+// wake it: a read of a descriptor that is the terminal, or a wait for several
+// (poll, select, epoll) of which the terminal is one. It needs
+// /proc/PID/task/TID/syscall, which is shown to who may trace the process; that
+// a process merely sleeps proves nothing.
 //
 // Not known is what a thread waits for that waits on an io_uring, whose
 // requests are shown without their descriptors; that resumed an interrupted
@@ -143,7 +144,22 @@ func (t *thread) waits() (waits, known bool) {
 	if call.number == t.abi.restart || call.number == ringCall {
 		return false, false
 	}
-	return t.waitsIn(t.abi.calls[call.number], call)
+	waits, known = t.waitsIn(t.abi.calls[call.number], call)
+	if waits && t.isSignalled() {
+		return false, true // and does not wait for much longer
+	}
+	return waits, known
+}
+
+// isSignalled reports whether a signal is on its way to the thread, or to any of
+// its process that takes it (proc_pid_status(5)).
+func (t *thread) isSignalled() bool {
+	data, err := os.ReadFile(t.dir + "/status")
+	if err != nil {
+		return gone(err)
+	}
+	signals, err := parseSignals(data)
+	return err == nil && signals.Pending&^signals.Blocked != 0
 }
 
 // waitsIn judges a call of a kind.

@@ -151,8 +151,9 @@ func ParseStat(data []byte) (Stat, error) {
 }
 
 // Signals are what a process does about signals, a bit for each from the lowest
-// (proc_pid_status(5)).
-type Signals struct{ Ignored, Caught uint64 }
+// (proc_pid_status(5)). Pending are those of the thread that was asked about and of
+// its process; not every system tells of them, and of Blocked.
+type Signals struct{ Ignored, Caught, Blocked, Pending uint64 }
 
 // Ignores reports whether a signal is without effect.
 func (s Signals) Ignores(sig unix.Signal) bool { return s.Ignored&(1<<(sig-1)) != 0 }
@@ -170,24 +171,29 @@ func ReadSignals(pid int) (Signals, error) {
 }
 
 func parseSignals(data []byte) (s Signals, err error) {
-	missing := 2
+	needed := 2
 	for line := range bytes.Lines(data) {
 		name, value, _ := bytes.Cut(line, []byte(":"))
 		var field *uint64
 		switch string(name) {
 		case "SigIgn":
-			field = &s.Ignored
+			field, needed = &s.Ignored, needed-1
 		case "SigCgt":
-			field = &s.Caught
+			field, needed = &s.Caught, needed-1
+		case "SigBlk":
+			field = &s.Blocked
+		case "SigPnd", "ShdPnd":
+			field = &s.Pending
 		default:
 			continue
 		}
-		missing--
-		if *field, err = strconv.ParseUint(string(bytes.TrimSpace(value)), 16, 64); err != nil {
+		set, err := strconv.ParseUint(string(bytes.TrimSpace(value)), 16, 64)
+		if err != nil {
 			return s, fmt.Errorf("malformed /proc status: %q", line)
 		}
+		*field |= set
 	}
-	if missing != 0 {
+	if needed != 0 {
 		return s, errors.New("/proc status does not tell of signals")
 	}
 	return s, nil

@@ -196,7 +196,12 @@ func (t *terminal) Foreground(ctx context.Context) (f seam.Foreground, err error
 		if observer, ok := t.owner.(owner.Observer); ok {
 			observer.Observe()
 		}
-		f, err = t.tty.foreground()
+		if f, err = t.tty.foreground(); err != nil || !f.WaitsForInput {
+			return err
+		}
+		// After the look: what the foreground printed before it waited is there by now.
+		unread, err := t.tty.unread()
+		f.WaitsForInput = !unread
 		return err
 	})
 	return f, err

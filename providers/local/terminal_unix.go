@@ -83,6 +83,24 @@ func readFD(fd uintptr, b []byte) (int, error) {
 	}
 }
 
+// unread reports whether the terminal holds output. That of processes which have
+// written it is there, also where the system has still to pass it on: to be asked
+// makes it do so.
+func (t *tty) unread() (unread bool, err error) {
+	err = t.control("poll", func(fd int) error {
+		for {
+			fds := []unix.PollFd{{Fd: int32(fd), Events: unix.POLLIN}}
+			_, err := unix.Poll(fds, 0)
+			if errors.Is(err, unix.EINTR) {
+				continue
+			}
+			unread = fds[0].Revents&unix.POLLIN != 0
+			return err
+		}
+	})
+	return unread, err
+}
+
 // drain takes what the terminal holds. It is bounded: who has left the range
 // may be writing all the time.
 func (t *tty) drain() (rest []byte) {

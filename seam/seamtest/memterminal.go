@@ -185,9 +185,12 @@ func (t *MemTerminal) reads(pid int) (done func()) {
 }
 
 func (t *MemTerminal) currentForeground() seam.Foreground {
-	t.in.pipe.mu.Lock()
-	unread := len(t.in.pipe.data) > 0
-	t.in.pipe.mu.Unlock()
+	unread := false // of what was typed, or printed
+	for _, pipe := range []*memPipe{t.in.pipe, t.stdout.pipe} {
+		pipe.mu.Lock()
+		unread = unread || len(pipe.data) > 0
+		pipe.mu.Unlock()
+	}
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	if t.foreground != nil {

@@ -334,6 +334,13 @@ var brokenTerminals = []brokenHalf{
 			return f, err
 		}
 	})},
+	{what: "unread output is not looked at", fails: []string{"terminal-foreground-unread"}, half: opened(func(s *screen) {
+		s.foreground = func(ctx context.Context) (seam.Foreground, error) {
+			f, err := s.Terminal.Foreground(ctx)
+			f.WaitsForInput = true
+			return f, err
+		}
+	})},
 	{what: "contexts of inspections are ignored", fails: []string{"terminal-foreground-context"}, half: opened(func(s *screen) {
 		s.foreground = func(context.Context) (seam.Foreground, error) { return s.Terminal.Foreground(context.Background()) }
 		s.signal = func(_ context.Context, name string) (int, error) {

@@ -72,6 +72,35 @@ var terminalForegroundCases = []subprocessCase{
 		},
 	},
 	{
+		name: "terminal-foreground-unread", rule: "WaitsForInput is not said while output is unread, which may be of after the wait",
+		run: func(e *processEnv) {
+			t := e.startTerminal(e.terminalSpec("lines"))
+			known := true
+			waits := func() bool {
+				f := e.foreground(t)
+				known = f.InputKnown
+				return f.WaitsForInput || !known
+			}
+			e.until("a program that reads", waits)
+			if _, err := t.Write([]byte("typed\n")); err != nil {
+				e.fatalf("Write: %w", err)
+			}
+			if _, err := t.Read(make([]byte, 1)); err != nil {
+				e.fatalf("Read: %w", err)
+			}
+			for range 20 {
+				if f := e.foreground(t); f.WaitsForInput {
+					e.errorf("foreground %+v while output is unread", f)
+				}
+			}
+			for !strings.HasSuffix(e.terminalLine(t), `ot "typed"`) { // what is read first may have been its beginning
+			}
+			if known {
+				e.until("a program that reads, its output read", waits)
+			}
+		},
+	},
+	{
 		name: "terminal-foreground-context", rule: "an ended context is CodeAborted, and nothing is signalled",
 		run: func(e *processEnv) {
 			t := e.startTerminal(e.terminalSpec("sleep"))
