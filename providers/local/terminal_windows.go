@@ -19,6 +19,7 @@ func (*tty) unblock()                                 {}
 func (*tty) read([]byte, func() bool) (int, error)    { return 0, errors.ErrUnsupported }
 func (*tty) readNow([]byte) int                       { return 0 }
 func (*tty) drain() []byte                            { return nil }
+func (*tty) unread() (bool, error)                    { return false, errors.ErrUnsupported }
 func (*tty) write([]byte) (int, error)                { return 0, errors.ErrUnsupported }
 func (*tty) resize(_, _ uint16) error                 { return errors.ErrUnsupported }
 func (*tty) owner() (int, error)                      { return 0, errors.ErrUnsupported }
