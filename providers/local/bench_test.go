@@ -67,7 +67,7 @@ func BenchmarkKill(b *testing.B) {
 			{"1", many(1)},
 			{"10", many(10)},
 			{"1000", many(1000)},
-			{"bomb", []string{"python3", "-S", "-E", adversary, "bomb", "bench"}},
+			{"bomb", []string{"python3", "-S", "-E", adversary, "fast-bomb", "bench"}},
 		} {
 			b.Run(c.name, func(b *testing.B) {
 				var took []time.Duration
