@@ -143,14 +143,18 @@ type Foreground struct {
 	Argv []string
 
 	// WaitsForInput: a thread of that group provably waits to read the
-	// terminal, no signal is about to wake it, and the terminal holds no output
-	// that Read has not taken: what was printed before the wait is known, or
-	// about to be, to who reads. It means something only where InputKnown.
+	// terminal, and no signal is about to wake it. What was typed a moment ago
+	// may be on its way to it. It means something only where InputKnown.
 	WaitsForInput bool
 
 	// InputKnown: the system showed what every thread of the group waits for,
 	// or at least that one waits for input.
 	InputKnown bool
+
+	// UnreadOutput: after the foreground was looked at, the terminal held output
+	// that no Read had taken. What a process printed before it waited is read
+	// where it waits and this is false.
+	UnreadOutput bool
 
 	// Canonical and Echo are the line discipline's: input arrives by lines that
 	// the terminal edits, and is shown as it is typed. Canonical without Echo: a

@@ -230,7 +230,8 @@ type Sending struct {
 type look struct {
 	foreground seam.Foreground
 	known      bool // there is one
-	waits      bool // provably
+	asks       bool // for input, provably
+	waits      bool // so, and what it printed before is read
 	at         time.Time
 	printed    uint64
 }
@@ -345,7 +346,8 @@ func (x *Sending) look() (look, error) {
 		return l, nil
 	}
 	l.known = err == nil
-	l.waits = l.known && l.foreground.InputKnown && l.foreground.WaitsForInput
+	l.asks = l.known && l.foreground.InputKnown && l.foreground.WaitsForInput
+	l.waits = l.asks && !l.foreground.UnreadOutput
 	return l, err
 }
 
@@ -429,7 +431,7 @@ func (x *Sending) mayType() error {
 func (x *Sending) mayRestore() error {
 	l := x.looked
 	switch {
-	case !l.known || !l.waits || l.foreground.Canonical:
+	case !l.known || !l.asks || l.foreground.Canonical:
 		return fmt.Errorf("%w: it is not known to read a command", ErrNotShell)
 	case l.foreground.PGID != x.s.shellGroup || !slices.Equal(l.foreground.Argv, x.s.shellArgv):
 		return fmt.Errorf("%w: it is %v", ErrNotShell, Program{l.foreground.PGID, l.foreground.Argv})

@@ -187,7 +187,7 @@ func (x *Sending) judge(before, l look) (settled bool) {
 	waits := l.waits && before.waits && before.foreground.PGID == l.foreground.PGID &&
 		before.printed == s.printed && before.at.After(x.since)
 	unseen := !l.known || !l.foreground.InputKnown
-	x.ran = x.ran || !unseen && !l.waits && l.at.After(x.since)
+	x.ran = x.ran || !unseen && !l.asks && l.at.After(x.since)
 
 	reason := Reason("")
 	switch {
@@ -238,7 +238,7 @@ func (x *Sending) hasRead(now time.Time, shell bool) bool {
 		if s.printedAt.After(since) {
 			since = s.printedAt
 		}
-	case !x.ran && x.first.waits && x.first.foreground.PGID == x.looked.foreground.PGID:
+	case !x.ran && x.first.asks && x.first.foreground.PGID == x.looked.foreground.PGID:
 		// What it printed may be of something before, and read late.
 		patience = s.config.ExactAfter / 4
 	default:

@@ -126,6 +126,9 @@ type thread struct {
 }
 
 func (t *thread) waits() (waits, known bool) {
+	// Before the call is looked at: a signal that is no longer pending then has
+	// woken the thread.
+	signalled, toldOfSignals := t.isSignalled()
 	data, err := os.ReadFile(t.dir + "/syscall")
 	if err != nil {
 		_, statErr := os.Lstat(t.dir)
@@ -145,21 +148,21 @@ func (t *thread) waits() (waits, known bool) {
 		return false, false
 	}
 	waits, known = t.waitsIn(t.abi.calls[call.number], call)
-	if waits && t.isSignalled() {
-		return false, true // and does not wait for much longer
+	if waits && (signalled || !toldOfSignals) {
+		return false, toldOfSignals // it does not wait for much longer
 	}
 	return waits, known
 }
 
 // isSignalled reports whether a signal is on its way to the thread, or to any of
-// its process that takes it (proc_pid_status(5)).
-func (t *thread) isSignalled() bool {
+// its process that takes it (proc_pid_status(5)), and whether that is known.
+func (t *thread) isSignalled() (is, known bool) {
 	data, err := os.ReadFile(t.dir + "/status")
 	if err != nil {
-		return gone(err)
+		return false, gone(err)
 	}
 	signals, err := parseSignals(data)
-	return err == nil && signals.Pending&^signals.Blocked != 0
+	return signals.Pending&^signals.Blocked != 0, err == nil
 }
 
 // waitsIn judges a call of a kind.

@@ -37,7 +37,7 @@ var adversaries = []struct {
 	{verb: "no-environment", what: "runs with an empty environment (`env -i`)"},
 	{verb: "fork-on-term", what: "forks 20 children when it gets TERM"},
 	{verb: "thousand", what: "has 1,000 members"},
-	{verb: "bomb", what: "re-forks without end, 200 processes at a time"},
+	{verb: "bomb", what: "re-forks without end, 200 processes at a time, of 0.1 s each"},
 	{verb: "sub-cgroups", what: "makes cgroups of its own, and moves there", needs: nativeKinds},
 	{verb: "threaded-cgroup", what: "makes a threaded cgroup, and moves a thread there", needs: nativeKinds},
 }
@@ -93,7 +93,7 @@ func TestAdversaries(t *testing.T) {
 					t.Run(row.verb+"/"+ending.name, func(t *testing.T) {
 						t.Parallel()
 						if row.verb == "bomb" {
-							haveMachine(t)
+							waitForBombs(t)
 						}
 						r := openRuntime(t, local.Config{Containment: kind})
 						a := startAdversary(t, r, row.verb)
@@ -118,9 +118,10 @@ func TestAdversaries(t *testing.T) {
 	}
 }
 
-// haveMachine waits until no other test has the machine, in whatever process or
-// test host: where several bombs share two processors nobody gets through.
-func haveMachine(t *testing.T) {
+// waitForBombs waits until no other bomb is on the machine, in whatever process or
+// test host: where several share two processors nobody gets through. Each ends by
+// itself in the end.
+func waitForBombs(t *testing.T) {
 	t.Helper()
 	file, err := os.Open(filepath.Join("testdata", "adversary.py"))
 	if err != nil {

@@ -196,12 +196,9 @@ func (t *terminal) Foreground(ctx context.Context) (f seam.Foreground, err error
 		if observer, ok := t.owner.(owner.Observer); ok {
 			observer.Observe()
 		}
-		if f, err = t.tty.foreground(); err != nil || !f.WaitsForInput {
-			return err
+		if f, err = t.tty.foreground(); err == nil {
+			f.UnreadOutput, err = t.tty.unread()
 		}
-		// After the look: what the foreground printed before it waited is there by now.
-		unread, err := t.tty.unread()
-		f.WaitsForInput = !unread
 		return err
 	})
 	return f, err

@@ -37,7 +37,7 @@ func openTTY(cols, rows uint16) (ours *tty, target *os.File, err error) {
 		err = master.SetDeadline(time.Time{}) // it is in the poller, or could never be unblocked
 	}
 	if err == nil {
-		ours.device, err = identify(int(target.Fd()))
+		ours.device, err = identify(int(target.Fd())) // Fd makes it blocking, where it is not
 	}
 	if err != nil {
 		_ = target.Close()

@@ -185,12 +185,12 @@ func (t *MemTerminal) reads(pid int) (done func()) {
 }
 
 func (t *MemTerminal) currentForeground() seam.Foreground {
-	unread := false // of what was typed, or printed
-	for _, pipe := range []*memPipe{t.in.pipe, t.stdout.pipe} {
-		pipe.mu.Lock()
-		unread = unread || len(pipe.data) > 0
-		pipe.mu.Unlock()
+	unread := func(end *memEnd) bool {
+		end.pipe.mu.Lock()
+		defer end.pipe.mu.Unlock()
+		return len(end.pipe.data) > 0
 	}
+	typed, printed := unread(t.in), unread(t.stdout)
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	if t.foreground != nil {
@@ -201,8 +201,9 @@ func (t *MemTerminal) currentForeground() seam.Foreground {
 	return seam.Foreground{
 		PGID:          t.direct.PID,
 		Argv:          slices.Clone(t.direct.Argv),
-		WaitsForInput: t.readers[t.direct.PID] > 0 && !unread,
+		WaitsForInput: t.readers[t.direct.PID] > 0 && !typed,
 		InputKnown:    true,
+		UnreadOutput:  printed,
 	}
 }
 

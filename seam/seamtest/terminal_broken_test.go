@@ -337,7 +337,14 @@ var brokenTerminals = []brokenHalf{
 	{what: "unread output is not looked at", fails: []string{"terminal-foreground-unread"}, half: opened(func(s *screen) {
 		s.foreground = func(ctx context.Context) (seam.Foreground, error) {
 			f, err := s.Terminal.Foreground(ctx)
-			f.WaitsForInput = true
+			f.UnreadOutput = false
+			return f, err
+		}
+	})},
+	{what: "output is always unread", fails: []string{"terminal-foreground-unread"}, half: opened(func(s *screen) {
+		s.foreground = func(ctx context.Context) (seam.Foreground, error) {
+			f, err := s.Terminal.Foreground(ctx)
+			f.UnreadOutput = true
 			return f, err
 		}
 	})},

@@ -72,32 +72,16 @@ var terminalForegroundCases = []subprocessCase{
 		},
 	},
 	{
-		name: "terminal-foreground-unread", rule: "WaitsForInput is not said while output is unread, which may be of after the wait",
+		name: "terminal-foreground-unread", rule: "UnreadOutput is said as long as there is output to read, and no longer",
 		run: func(e *processEnv) {
 			t := e.startTerminal(e.terminalSpec("lines"))
-			known := true
-			waits := func() bool {
-				f := e.foreground(t)
-				known = f.InputKnown
-				return f.WaitsForInput || !known
-			}
-			e.until("a program that reads", waits)
+			unread := func() bool { return e.foreground(t).UnreadOutput }
 			if _, err := t.Write([]byte("typed\n")); err != nil {
 				e.fatalf("Write: %w", err)
 			}
-			if _, err := t.Read(make([]byte, 1)); err != nil {
-				e.fatalf("Read: %w", err)
-			}
-			for range 20 {
-				if f := e.foreground(t); f.WaitsForInput {
-					e.errorf("foreground %+v while output is unread", f)
-				}
-			}
-			for !strings.HasSuffix(e.terminalLine(t), `ot "typed"`) { // what is read first may have been its beginning
-			}
-			if known {
-				e.until("a program that reads, its output read", waits)
-			}
+			e.until("that output is unread", unread)
+			e.wantLine(t, `got "typed"`)
+			e.until("that no output is unread", func() bool { return !unread() })
 		},
 	},
 	{
