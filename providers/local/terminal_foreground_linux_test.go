@@ -11,6 +11,7 @@ import (
 	"syscall"
 	"testing"
 
+	"github.com/corral-world/corral/internal/process"
 	"github.com/corral-world/corral/providers/local"
 	"github.com/corral-world/corral/seam"
 )
@@ -225,4 +226,24 @@ func processNumbered(t *testing.T, pid int) *exec.Cmd {
 	}
 	t.Skip("the number is not to be had")
 	return nil
+}
+
+// Who has a signal to take does not wait for long, whatever call it is in.
+func TestTerminalPendingSignalEndsWaiting(t *testing.T) {
+	r := openRuntime(t, local.Config{Containment: seam.KindGroup})
+	s := openScreen(t, r, "cat")
+	s.until("it waits for input", func(f seam.Foreground) bool { return f.WaitsForInput })
+	// Stopped it is in its call still, and takes nothing.
+	for _, step := range []struct {
+		signal syscall.Signal
+		waits  bool
+	}{{syscall.SIGSTOP, true}, {syscall.SIGINT, false}} {
+		if err := syscall.Kill(s.PID(), step.signal); err != nil {
+			t.Fatal(err)
+		}
+		s.until("what "+step.signal.String()+" makes of it", func(f seam.Foreground) bool {
+			stat, err := process.ReadStat(s.PID())
+			return err == nil && stat.State == 'T' && f.WaitsForInput == step.waits
+		})
+	}
 }
