@@ -235,6 +235,30 @@ func TestReadiness(t *testing.T) {
 			reason: ptyshell.ReasonStdinRead, max: 100 * ms, output: "x\n",
 		},
 		{
+			name: "who waits is no evidence while output is unread",
+			play: func(r *rig) *ptyshell.Sending {
+				x := r.run("child")
+				r.unread()
+				time.Sleep(time.Second)
+				r.pending(x)
+				r.child(true)
+				return x
+			},
+			reason: ptyshell.ReasonStdinRead, max: 300 * ms,
+		},
+		{
+			name: "that output is unread is no sign of having run",
+			play: func(r *rig) *ptyshell.Sending {
+				r.child(true)
+				x := r.start(ptyshell.Request{Text: "x", Submit: true, Force: true})
+				r.unread()
+				time.Sleep(100 * ms)
+				r.child(true)
+				return x
+			},
+			reason: ptyshell.ReasonStdinRead, min: 500 * ms, max: 800 * ms,
+		},
+		{
 			name: "the line editor with text that was not submitted",
 			play: func(r *rig) *ptyshell.Sending {
 				x := r.start(ptyshell.Request{Text: "ec"})

@@ -143,6 +143,12 @@ func (r *rig) foreground(pgid int, waits bool, argv ...string) {
 		PGID: pgid, Argv: argv, InputKnown: true, WaitsForInput: waits, Canonical: true, Echo: true})
 }
 
+// unread has child wait for input while the terminal holds output.
+func (r *rig) unread() {
+	r.terminal.SetForeground(&seam.Foreground{
+		PGID: 4711, Argv: []string{"child", "-x"}, InputKnown: true, WaitsForInput: true, UnreadOutput: true, Canonical: true, Echo: true})
+}
+
 // blind is a foreground of which nothing is seen but who it is.
 func (r *rig) blind(pgid int) { r.terminal.SetForeground(&seam.Foreground{PGID: pgid}) }
 

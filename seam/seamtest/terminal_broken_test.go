@@ -103,6 +103,17 @@ func opened(change func(s *screen)) func() *half {
 	}
 }
 
+// seen has every terminal say something else of its foreground.
+func seen(change func(f *seam.Foreground)) func() *half {
+	return opened(func(s *screen) {
+		s.foreground = func(ctx context.Context) (seam.Foreground, error) {
+			f, err := s.Terminal.Foreground(ctx)
+			change(&f)
+			return f, err
+		}
+	})
+}
+
 // wanted breaks what is asked for.
 func wanted(change func(spec *seam.TerminalSpec)) func() *half {
 	return func() *half {
@@ -312,42 +323,14 @@ var brokenTerminals = []brokenHalf{
 	{what: "any size will do", fails: []string{"terminal-resize-invalid"}, half: opened(func(s *screen) {
 		s.resize = func(cols, rows uint16) error { return s.Terminal.Resize(max(cols, 1), max(rows, 1)) }
 	})},
-	{what: "the foreground is another's", fails: []string{"terminal-foreground"}, half: opened(func(s *screen) {
-		s.foreground = func(ctx context.Context) (seam.Foreground, error) {
-			f, err := s.Terminal.Foreground(ctx)
-			f.PGID++
-			f.Argv = []string{"sh"}
-			return f, err
-		}
+	{what: "the foreground is another's", fails: []string{"terminal-foreground"}, half: seen(func(f *seam.Foreground) {
+		f.PGID++
+		f.Argv = []string{"sh"}
 	})},
-	{what: "sleeping is taken for waiting", fails: []string{"terminal-foreground-input"}, half: opened(func(s *screen) {
-		s.foreground = func(ctx context.Context) (seam.Foreground, error) {
-			f, err := s.Terminal.Foreground(ctx)
-			f.WaitsForInput, f.InputKnown = true, true
-			return f, err
-		}
-	})},
-	{what: "reading is not seen", fails: []string{"terminal-foreground-input"}, half: opened(func(s *screen) {
-		s.foreground = func(ctx context.Context) (seam.Foreground, error) {
-			f, err := s.Terminal.Foreground(ctx)
-			f.WaitsForInput = false
-			return f, err
-		}
-	})},
-	{what: "unread output is not looked at", fails: []string{"terminal-foreground-unread"}, half: opened(func(s *screen) {
-		s.foreground = func(ctx context.Context) (seam.Foreground, error) {
-			f, err := s.Terminal.Foreground(ctx)
-			f.UnreadOutput = false
-			return f, err
-		}
-	})},
-	{what: "output is always unread", fails: []string{"terminal-foreground-unread"}, half: opened(func(s *screen) {
-		s.foreground = func(ctx context.Context) (seam.Foreground, error) {
-			f, err := s.Terminal.Foreground(ctx)
-			f.UnreadOutput = true
-			return f, err
-		}
-	})},
+	{what: "sleeping is taken for waiting", fails: []string{"terminal-foreground-input"}, half: seen(func(f *seam.Foreground) { f.WaitsForInput, f.InputKnown = true, true })},
+	{what: "reading is not seen", fails: []string{"terminal-foreground-input"}, half: seen(func(f *seam.Foreground) { f.WaitsForInput = false })},
+	{what: "unread output is not looked at", fails: []string{"terminal-foreground-unread"}, half: seen(func(f *seam.Foreground) { f.UnreadOutput = false })},
+	{what: "output is always unread", fails: []string{"terminal-foreground-unread"}, half: seen(func(f *seam.Foreground) { f.UnreadOutput = true })},
 	{what: "contexts of inspections are ignored", fails: []string{"terminal-foreground-context"}, half: opened(func(s *screen) {
 		s.foreground = func(context.Context) (seam.Foreground, error) { return s.Terminal.Foreground(context.Background()) }
 		s.signal = func(_ context.Context, name string) (int, error) {
